@@ -52,7 +52,7 @@ spec:
 """
 
 
-def converted(text: str, chips: int | None = None) -> tuple[list[dict[str, Any]], dict[str, str]]:
+def convert_text(text: str, chips: int | None = None) -> tuple[list[dict[str, Any]], dict[str, str]]:
     objects, accounts = convert(yaml.safe_load_all(text), chips)
     return objects, {each.field: f"{each.outcome}: {each.message}" for each in accounts}
 
@@ -69,8 +69,8 @@ def pods_of(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return made
 
 
-def test_the_pods_of_a_volcano_job_are_the_gang_that_it_asked_for() -> None:
-    (job,), accounts = converted(VOLCANO)
+def test_volcano_job_becomes_one_gang() -> None:
+    (job,), accounts = convert_text(VOLCANO)
     assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "pretrain")
     assert (job["spec"]["completions"], job["spec"]["backoffLimit"]) == (4, 5)
     (gang,) = group_into_gangs(pods_of([job]))
@@ -86,8 +86,8 @@ def test_the_pods_of_a_volcano_job_are_the_gang_that_it_asked_for() -> None:
     assert not any(field.endswith("[disk]") for field in accounts)
 
 
-def test_each_type_of_replicas_is_a_job_and_all_are_one_gang() -> None:
-    jobs, accounts = converted(ASCEND)
+def test_each_replica_type_becomes_a_job_of_one_gang() -> None:
+    jobs, accounts = convert_text(ASCEND)
     assert [(each["metadata"]["name"], each["spec"]["completions"]) for each in jobs] == [
         ("tuned-master", 1), ("tuned-worker", 2),
     ]  # fmt: skip
@@ -118,25 +118,25 @@ def test_chips_are_counted_as_the_manifest_counts_them(sentence, asked, template
             "containers": [{"name": "c", "resources": {"limits": {resource: asked, "cpu": "2"}}}],
         },
     }  # fmt: skip
-    (found,), _ = converted(yaml.safe_dump(pod), given)
+    (found,), _ = convert_text(yaml.safe_dump(pod), given)
     limits = found["spec"]["containers"][0]["resources"]["limits"]
     assert limits == {"huawei.com/Ascend910": npus, "cpu": "2"}, sentence
     assert found["spec"]["schedulerName"] == "matrix-scheduler"
 
 
-def test_what_asks_for_no_npu_is_as_it_was() -> None:
+def test_manifests_without_npus_are_unchanged() -> None:
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": {"ports": []}}
     web = {
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
         "spec": {"template": {"metadata": {}, "spec": {"schedulerName": "volcano", "containers": [{"name": "c"}]}}},
     }  # fmt: skip
-    found, accounts = converted(yaml.safe_dump_all([service, web]))
+    found, accounts = convert_text(yaml.safe_dump_all([service, web]))
     assert (found, accounts) == ([service, web], {})
 
 
-def test_what_only_volcanos_scheduler_reads_is_left_out() -> None:
+def test_volcano_only_objects_are_left_out() -> None:
     queue = {"apiVersion": "scheduling.volcano.sh/v1beta1", "kind": "Queue", "metadata": {"name": "research"}}
-    found, accounts = converted(yaml.safe_dump(queue))
+    found, accounts = convert_text(yaml.safe_dump(queue))
     assert found == []
     assert accounts["the object"].startswith("left out: there are no queues")
 
@@ -154,13 +154,13 @@ def test_what_only_volcanos_scheduler_reads_is_left_out() -> None:
         (("name: pretrain", "generateName: p-"), "metadata.name", "is required"),
     ],
 )
-def test_what_cannot_be_converted_is_refused_with_its_field(change, field, says) -> None:
+def test_unconvertible_input_is_refused_with_its_field(change, field, says) -> None:
     with pytest.raises(InvalidField, match=says) as refused:
-        converted(VOLCANO.replace(*change))
+        convert_text(VOLCANO.replace(*change))
     assert str(refused.value.field).endswith(field)
 
 
-def test_another_number_of_chips_is_refused() -> None:
+def test_unsupported_chip_count_is_refused() -> None:
     with pytest.raises(InvalidField, match="use 8 or 16"):
         convert([], 12)
 
@@ -188,7 +188,7 @@ def places_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 
 
 @pytest.mark.parametrize("manifest", [VOLCANO, ASCEND, DEPLOYMENT], ids=["volcano", "ascend", "deployment"])
-def test_a_field_of_another_type_is_refused_with_its_path_or_is_not_read(manifest: str) -> None:
+def test_mistyped_field_is_refused_with_its_path_or_ignored(manifest: str) -> None:
     whole = yaml.safe_load(manifest)
     for path in places_of(whole):
         for other in OTHERWISE:
@@ -218,10 +218,10 @@ def test_a_field_of_another_type_is_refused_with_its_path_or_is_not_read(manifes
 )
 def test_a_wrong_type_is_refused_with_its_field(change: tuple[str, str], field: str, says: str) -> None:
     with pytest.raises(InvalidField, match=says) as refused:
-        converted(VOLCANO.replace(*change))
+        convert_text(VOLCANO.replace(*change))
     assert refused.value.field == field
 
 
-def test_a_null_is_a_field_that_is_not_there() -> None:
-    (job,), _ = converted(VOLCANO.replace("template:\n", "template:\n        metadata: null\n"))
+def test_null_counts_as_absent() -> None:
+    (job,), _ = convert_text(VOLCANO.replace("template:\n", "template:\n        metadata: null\n"))
     assert job["spec"]["template"]["metadata"]["annotations"]["sp-block"] == "32"

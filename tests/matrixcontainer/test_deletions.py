@@ -8,7 +8,7 @@ from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, FINALIZER
 from tests.matrixcontainer.test_reconcilers import Echo, OneResource
 
 
-async def test_what_is_being_deleted_is_not_ready() -> None:
+async def test_resource_being_deleted_is_not_ready() -> None:
     class Leaving(Echo):
         """What stands behind it takes a while."""
 
@@ -47,7 +47,7 @@ class Owned(Echo):
         return await super().converge(key, body)
 
 
-async def test_what_others_hold_is_shown_as_deleted_once_nothing_is_left_of_it() -> None:
+async def test_resource_kept_by_foreign_finalizers_is_shown_as_deleted() -> None:
     """Nobody looks at it afterwards: it showed the members it had last, and that it was being deleted."""
 
     class Shown(Owned):
@@ -75,7 +75,7 @@ class Gone(OneResource):
         return None if self.gone else await super().find(*which)
 
 
-async def test_what_stood_behind_a_resource_whose_finalizer_was_taken_away_goes_with_it() -> None:
+async def test_cleanup_after_the_finalizer_was_removed() -> None:
     kube = Gone()
     reconciler = Owned(kube, lambda: 0.0)
     await reconciler.reconcile("one")
@@ -88,7 +88,7 @@ async def test_what_stood_behind_a_resource_whose_finalizer_was_taken_away_goes_
     assert reconciler.behind == 0
 
 
-async def test_a_resource_that_went_as_it_should_or_is_there_again_gives_nothing_back() -> None:
+async def test_no_cleanup_of_a_deleted_or_recreated_resource() -> None:
     kube = Gone()
     reconciler = Owned(kube, lambda: 0.0)
     await reconciler.reconcile("one")

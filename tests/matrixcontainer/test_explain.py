@@ -39,7 +39,7 @@ async def test_every_field_of_every_kind_is_described():
         assert {"type", "status", "reason", "message", "observedGeneration", "lastTransitionTime"} <= set(conditions)
 
 
-async def test_what_the_mirrors_show_is_in_their_schemas():
+async def test_mirrored_fields_are_in_their_schemas():
     kinds = {crd["spec"]["names"]["kind"]: crd["spec"]["versions"][0] for crd in custom_resource_definitions()}
     for kind, fields in (
         ("Supernode", {"availableNodes", "lostNodes", "topologyVersion"}),
@@ -49,7 +49,7 @@ async def test_what_the_mirrors_show_is_in_their_schemas():
         assert fields <= set(properties["status"]["properties"])
 
 
-def test_definitions_are_the_callers_own():
+def test_definitions_are_copies():
     for crd in custom_resource_definitions():
         crd["metadata"]["name"] = "another"
         crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clear()

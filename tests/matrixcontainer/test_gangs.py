@@ -60,19 +60,19 @@ def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
         ("spares", {"metadata": {"annotations": {"reserve-nodes": "2"}}}, 1, PlacementPolicy(), 2),
     ],
 )  # fmt: skip
-def test_a_pod_group_says_how_many_and_where(sentence, body, size, placement, spares):
+def test_pod_group_sets_size_and_placement(sentence, body, size, placement, spares):
     group = read_group({"metadata": {}, **body})
     named = {"scheduling.k8s.io/group-name": "job"}
     (gang,) = group_into_gangs([pod("a", annotations=named)], {("ns", "job"): group, ("other", "job"): PodGroup(9)})
     assert (gang.size, gang.placement(), gang.spares) == (size, placement, spares), sentence
 
 
-def test_a_pod_of_another_name_is_not_of_the_group():
+def test_pod_with_another_group_name_is_not_in_the_group():
     (gang,) = group_into_gangs([pod("job")], {("ns", "job"): PodGroup(9)})
     assert gang.size == 1
 
 
-def test_a_gated_pod_is_not_there_yet():
+def test_gated_pod_is_not_counted():
     gated = pod("b", {"kueue.x-k8s.io/pod-group-name": "job"})
     gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
     (gang,) = group_into_gangs([pod("a", {"kueue.x-k8s.io/pod-group-name": "job"}), gated])
@@ -98,7 +98,7 @@ def test_a_pod_takes_up_to_a_whole_node(npus, annotations, refused):
             gang.validate()
 
 
-def test_other_schedulers_pods_are_left_alone():
+def test_pods_of_other_schedulers_are_ignored():
     assert group_into_gangs([pod("a", scheduler="default-scheduler")]) == []
 
 
@@ -117,7 +117,7 @@ def test_placement_from_annotations(annotations, expected):
     assert (placement.policy, placement.level, placement.required) == expected
 
 
-def test_an_unknown_topology_level_is_refused_with_those_there_are():
+def test_unknown_topology_level_is_refused_with_the_known_ones():
     (gang,) = group_into_gangs([pod("a", annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})])
     with pytest.raises(InvalidField, match=r"cloudmatrix\.io/cabinet"):
         gang.placement()
@@ -163,7 +163,7 @@ def test_priority_blocks_and_parts_reach_the_request():
     assert Gang("ns", "g", pods, 6).request(None).preemption == "Never"
 
 
-def test_pods_of_a_gang_ask_for_the_same():
+def test_pods_of_a_gang_have_equal_requests():
     with pytest.raises(InvalidField, match="another pod of its gang"):
         Gang("ns", "g", [pod("p", npus="2"), pod("q", npus="3")], 2).validate()
 
@@ -194,7 +194,7 @@ def test_pods_go_to_ready_nodes_in_rank_order_and_never_two_to_one():
     )
 
 
-def test_finished_and_dying_pods_need_no_place():
+def test_finished_and_terminating_pods_are_not_placed():
     dying = pod("b")
     dying["metadata"]["deletionTimestamp"] = "t"
     assert Gang("ns", "g", [pod("a", phase="Succeeded"), dying]).active_pods() == []
@@ -226,7 +226,7 @@ def allocated(nodes: int, npus_per_node: float | None = None) -> AllocationView:
         ("of two on each node one is over", [("a", 0, "Succeeded"), ("b", 0, "Running"), ("c", 1, "Succeeded"), ("d", 1, "Running")], allocated(2), 2, []),
     ],
 )  # fmt: skip
-def test_a_gang_of_which_pods_are_over_gives_back_nodes_on_which_none_is(sentence, pods, allocation, nodes, leaving):
+def test_shrinking_gang_releases_idle_nodes_first(sentence, pods, allocation, nodes, leaving):
     npus = "4" if "two on each" in sentence else "8"
     named = {"scheduling.k8s.io/group-name": "g"}
     at = [(name, None if number is None else f"sn0-c00-n{number}", phase) for name, number, phase in pods]

@@ -57,7 +57,7 @@ class Services:
         ("deleted over REST, and its instance is not there", None, "Pending"),
     ],
 )
-async def test_what_is_on_no_node_has_neither_pods_nor_metrics(sentence, deployment, state):
+async def test_deployment_without_nodes_has_no_pods_or_metrics(sentence, deployment, state):
     kube, services = Kubernetes(), Services(deployment)
     await InferReconciler(kube, services, services, services, lambda: 0.0, "").reconcile("one")  # type: ignore[arg-type]
     status = kube.body["status"]
@@ -78,7 +78,7 @@ NO_SLICES = "instance default/one has no network slices"
         ("Provisioning", None, "waiting: instance one is Provisioning", "waiting: instance one is Provisioning"),
     ],
 )
-async def test_what_is_not_served_is_put_down_to_its_instance(instance, deployment, ready, progressing):
+async def test_unavailability_is_explained_by_the_instance(instance, deployment, ready, progressing):
     """CloudMatrix-Infer knows no more of an instance than its slices."""
 
     class OnAnInstance(Services):
@@ -105,7 +105,7 @@ async def test_what_is_not_served_is_put_down_to_its_instance(instance, deployme
         (("False", "Settled", ""), (False, ("Settled", "everything is as specified"))),
     ],
 )
-def test_only_what_is_settled_is_said_to_be_as_specified(reported, progressing):
+def test_only_a_settled_deployment_is_reported_as_specified(reported, progressing):
     status, reason, message = reported
     condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
     assert progress({"conditions": [condition]}) == progressing

@@ -22,7 +22,7 @@ def a_pod(name: str) -> dict:
     }
 
 
-async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would(tmp_path):
+async def test_kubelets_renew_leases_and_run_bound_pods(tmp_path):
     async with Cluster(tmp_path) as cluster:
         mirrors = Mirrors(cluster.kube, cluster.resource, cluster._slices, cluster.clock.now, shared=True)
         kubelets = Kubelets(cluster.kube, cluster.resource, cluster.clock.now)

@@ -57,7 +57,7 @@ class Resource:
 
 
 @pytest.mark.parametrize("verb", ["reconcile", "renew_leases"])
-async def test_what_is_refused_of_one_keeps_no_other_from_its_turn(verb: str) -> None:
+async def test_an_error_in_one_pod_or_lease_does_not_hold_up_the_others(verb: str) -> None:
     kube = Kubernetes()
     kubelets = Kubelets(cast(KubeClient, kube), cast(ResourceClient, Resource()), lambda: 1_790_000_060.0)
     with pytest.raises(InternalError, match=NODES[0]):

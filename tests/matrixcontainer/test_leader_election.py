@@ -39,7 +39,7 @@ class Leases:
 
 
 @pytest.mark.parametrize("delay_s", [8.0, 3600.0])
-async def test_a_holder_whose_renewals_are_not_answered_stops_before_another_may_begin(delay_s: float) -> None:
+async def test_holder_with_unanswered_renewals_stops_before_the_lease_expires(delay_s: float) -> None:
     leases, loop = Leases(), asyncio.get_running_loop()
     holder = LeaderElector(cast(KubeClient, leases), "first", loop.time)
     await holder.acquire()
@@ -53,7 +53,7 @@ async def test_a_holder_whose_renewals_are_not_answered_stops_before_another_may
 
 
 @pytest.mark.parametrize("quiescent", [True, False])
-async def test_who_follows_learns_whether_anything_was_left_under_way(quiescent: bool) -> None:
+async def test_next_holder_learns_whether_the_handover_was_clean(quiescent: bool) -> None:
     leases, loop = Leases(), asyncio.get_running_loop()
     first, second = (LeaderElector(cast(KubeClient, leases), name, loop.time) for name in ("first", "second"))
     await first.acquire()
@@ -64,7 +64,7 @@ async def test_who_follows_learns_whether_anything_was_left_under_way(quiescent:
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
-async def test_who_follows_one_that_was_killed_knows_nothing_of_it(name: str) -> None:
+async def test_no_clean_handover_after_a_kill(name: str) -> None:
     leases, loop = Leases(), asyncio.get_running_loop()
     first, killed = (LeaderElector(cast(KubeClient, leases), "first", loop.time) for _ in range(2))
     await first.acquire()

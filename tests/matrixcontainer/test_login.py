@@ -25,9 +25,7 @@ OF_8443 = "clusters: [{name: one, cluster: {server: 'https://127.0.0.1:8443'}}]"
         ("clusters: []", "", True),  # Kopf says what is wrong with it
     ],
 )
-def test_a_kubeconfig_of_an_earlier_life_of_the_api_is_not_taken(
-    tmp_path: Path, text: str | None, url: str, leads: bool
-) -> None:
+def test_kubeconfig_of_an_earlier_api_run_is_not_used(tmp_path: Path, text: str | None, url: str, leads: bool) -> None:
     file = tmp_path / "kubeconfig"
     if text is not None:
         file.write_text(text)

@@ -59,9 +59,7 @@ def wanted(value: str) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
 
 @pytest.mark.parametrize("refusal", [InternalError, Forbidden, Conflict, NotFound])
 @pytest.mark.parametrize("verb", ["apply", "status", "delete"])
-async def test_what_is_refused_of_one_object_keeps_no_other_from_its_turn(
-    verb: str, refusal: type[MatrixError]
-) -> None:
+async def test_an_error_in_one_object_does_not_hold_up_the_others(verb: str, refusal: type[MatrixError]) -> None:
     kube = Kubernetes()
     mirror = Mirror(cast(KubeClient, kube), SUPERNODE)
     kube.objects = {name: {"metadata": {"name": name, "resourceVersion": "0"}} for name in (*NAMES, *UNWANTED)}
@@ -78,7 +76,7 @@ async def test_what_is_refused_of_one_object_keeps_no_other_from_its_turn(
     assert {name: body.get("status") for name, body in kube.objects.items()} == {name: {"is": "new"} for name in NAMES}
 
 
-async def test_a_mirror_that_is_refused_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_in_one_mirror_does_not_hold_up_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Kind] = []
 
     async def sync(self: Mirror, wanted: Any) -> int:
@@ -93,7 +91,7 @@ async def test_a_mirror_that_is_refused_keeps_no_other_from_its_turn(monkeypatch
     assert synced == [NODE, SUPERNODE, NETWORK_SLICE]
 
 
-async def test_a_cordon_that_is_refused_keeps_no_other_and_no_node_from_its_turn(
+async def test_an_error_in_one_cordon_does_not_hold_up_cordons_or_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     reconciled: list[str] = []

@@ -12,7 +12,7 @@ MIRRORS = ("supernodes", "networkslices")
 
 
 @pytest.mark.parametrize("name", ["t1.red", "a" * 64])
-async def test_a_name_that_no_service_takes_is_refused_by_its_field(name):
+async def test_invalid_name_is_refused_with_its_field(name):
     async with a_server() as talk:
         for crd in custom_resource_definitions():
             await talk.define(crd)
@@ -27,7 +27,7 @@ async def test_a_name_that_no_service_takes_is_refused_by_its_field(name):
                 assert "metadata.name" in [cause["field"] for cause in answer.body["details"]["causes"]], names
 
 
-async def test_an_instance_is_named_shorter_for_its_slices_bear_its_name():
+async def test_instance_names_leave_room_for_slice_names():
     async with a_server() as talk:
         await talk.define(custom_resource_definitions()[0])
         path = f"/apis/{GROUP}/{VERSION}/namespaces/default/cloudmatrixinstances"

@@ -94,7 +94,7 @@ def a_scheduler(kube: Kubernetes, resource: Resource) -> PodScheduler:
     return PodScheduler(cast(KubeClient, kube), cast(ResourceClient, resource), lambda: 1_790_000_000.0)
 
 
-async def test_what_is_refused_of_one_gang_keeps_no_other_from_its_nodes_nor_from_giving_them_back() -> None:
+async def test_an_error_in_one_gang_does_not_hold_up_placement_or_release_of_others() -> None:
     kube, resource = Kubernetes("first", "second"), Resource()
     kube.denied.add("first")
     for name in ("gone-1", "gone-2", "gone-3"):
@@ -106,7 +106,7 @@ async def test_what_is_refused_of_one_gang_keeps_no_other_from_its_nodes_nor_fro
     assert set(resource.allocated) == {Gang("ns", "first").allocation, Gang("ns", "second").allocation, "gone-1"}
 
 
-async def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
+async def test_reports_of_deleted_pods_are_forgotten() -> None:
     kube = Kubernetes("waits")
     kube.pods[0]["metadata"]["labels"]["huawei.com/schedule_minAvailable"] = "2"
     scheduler = a_scheduler(kube, Resource())
@@ -117,7 +117,7 @@ async def test_nothing_is_remembered_of_pods_that_are_gone() -> None:
     assert not scheduler._reported
 
 
-async def test_a_pod_of_a_lost_node_goes_also_where_it_could_not_at_first() -> None:
+async def test_pod_of_a_lost_node_is_evicted_once_a_replacement_is_possible() -> None:
     kube, resource = Kubernetes("one"), Resource()
     (member,) = resource.hold(Gang("ns", "one").allocation).members
     kube.pods[0]["spec"]["nodeName"], member.agent, kube.away = member.node, "Lost", True
@@ -128,7 +128,7 @@ async def test_a_pod_of_a_lost_node_goes_also_where_it_could_not_at_first() -> N
     assert (kube.pods, member.node) == ([], "sn0-c03-n3")
 
 
-async def test_a_pod_that_its_owner_has_made_anew_is_not_the_one_whose_nodes_were_revoked() -> None:
+async def test_recreated_pod_is_not_evicted_for_its_predecessor() -> None:
     kube, resource = Kubernetes("one"), Resource()
     resource.hold(Gang("ns", "one").allocation).state = "Releasing"
     resource.allocated[Gang("ns", "one").allocation].conditions = []

@@ -74,7 +74,7 @@ def test_observed_generation_moves_only_when_the_instance_follows():
     assert (settled["state"], settled["readyNodes"]) == ("Active", 4)
 
 
-def test_where_its_lease_has_ended_nothing_is_under_way():
+def test_ended_lease_is_not_progressing():
     deleting = Condition(type="Progressing", status="True", reason="Deleting", message="delete-instance generation 2")
     leased = {**BODY, "spec": {**BODY["spec"], "leaseS": 60}}
     programmed = Condition(type="LinksReady", status="True", reason="AllProgrammed", message="3 of 3 planes")
@@ -85,7 +85,7 @@ def test_where_its_lease_has_ended_nothing_is_under_way():
     assert {each["type"]: each["status"] for each in ended["conditions"]} == {"Progressing": "False", "Ready": "False"}
 
 
-def test_of_an_instance_that_is_gone_nothing_is_shown_that_it_had():
+def test_status_of_a_deleted_instance_is_empty():
     """One deleted over REST is made again: until it is, its resource shows neither links nor members."""
     programmed = Condition(type="LinksReady", status="True", reason="AllProgrammed", message="3 of 3 planes")
     shown = instance_status({**BODY, "status": instance_status(BODY, instance(conditions=[programmed]), 0)}, None, 0)
@@ -93,7 +93,7 @@ def test_of_an_instance_that_is_gone_nothing_is_shown_that_it_had():
     assert (shown["state"], shown["readyNodes"], shown["members"], shown["slices"]) == ("Pending", 0, [], [])
 
 
-def test_members_and_planes_have_conditions_that_are_dated_when_they_change():
+def test_member_and_plane_conditions_have_transition_times():
     def member(node: str, ready: bool) -> dict:
         return {
             "node": node, "cabinet": node[:7], "role": "member", "rank": 0, "state": "Active" if ready else "Deploying",
@@ -182,13 +182,13 @@ def test_a_mirrored_node_is_ready_as_its_agent_is(agent, ready):
     assert taints.count("node.kubernetes.io/unreachable") == (0 if ready == "True" else 2)
 
 
-def test_a_mirrored_condition_keeps_its_date_while_its_status_stays():
+def test_mirrored_condition_keeps_its_transition_time():
     first = node_status(node(), "2026-01-01T00:00:00Z", None)
     second = node_status(node(state="Active"), "2026-01-02T00:00:00Z", first)
     assert [c["lastTransitionTime"] for c in second["conditions"]] == ["2026-01-01T00:00:00Z"] * 2
 
 
-def test_npus_that_somebody_holds_without_pods_are_none_that_pods_could_have():
+def test_npus_allocated_without_pods_are_not_allocatable():
     def current(name: str, dies: list[int], **labels: str) -> AllocationView:
         part = MemberView(
             node="sn0-c00-n0", cabinet="sn0-c00", role="member", state="Active", agent="Connected", health="Healthy",

@@ -100,7 +100,7 @@ async def test_a_spec_that_changes_before_the_write_is_read_again() -> None:
     assert len(kube.events) == 1, "only what was written is recorded"
 
 
-async def test_one_that_never_rests_is_left_for_later() -> None:
+async def test_resource_that_keeps_changing_is_retried_later() -> None:
     kube, reconciler = echo()
     kube.meanwhile = READS_MAX
     with pytest.raises(StaleRead):
@@ -108,14 +108,14 @@ async def test_one_that_never_rests_is_left_for_later() -> None:
     assert "status" not in kube.body
 
 
-async def test_all_who_call_take_turns_and_the_second_writes_nothing() -> None:
+async def test_concurrent_reconciles_are_serialised() -> None:
     kube, reconciler = echo()
     await asyncio.gather(*(reconciler.reconcile("one") for _ in range(5)))
     assert reconciler.most_at_once == 1
     assert kube.body["metadata"]["resourceVersion"] == "2"
 
 
-async def test_what_cannot_pass_is_reported_and_what_may_pass_is_raised() -> None:
+async def test_permanent_refusals_are_reported_and_temporary_ones_raised() -> None:
     kube, reconciler = echo()
     reconciler.refusal = InvalidField("no such level")
     assert await reconciler.reconcile("one") is None
@@ -145,9 +145,7 @@ def without_answer(why: httpx.HTTPError) -> Unavailable:
         (httpx.ConnectTimeout("nobody there"), False),
     ],
 )
-async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
-    why: httpx.HTTPError, waits: bool
-) -> None:
+async def test_resource_is_kept_while_an_unanswered_request_may_take_effect(why: httpx.HTTPError, waits: bool) -> None:
     kube, now = OneResource(), [100.0]
     reconciler = Echo(kube, lambda: now[0])  # type: ignore[arg-type]
     reconciler.refusal = without_answer(why)
@@ -166,7 +164,7 @@ async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
     assert await reconciler.reconcile("one") is None
 
 
-async def test_a_request_that_is_cancelled_under_way_is_waited_for_as_well() -> None:
+async def test_cancelled_request_counts_as_unanswered() -> None:
     kube, reconciler = echo()
     reconciler.refusal = asyncio.CancelledError()
     with pytest.raises(asyncio.CancelledError):
@@ -176,7 +174,7 @@ async def test_a_request_that_is_cancelled_under_way_is_waited_for_as_well() -> 
     assert await reconciler.reconcile("one") == REQUEUE_AFTER_WALL_S
 
 
-async def test_what_another_operator_handled_stays_for_as_long_from_when_this_one_took_over() -> None:
+async def test_inherited_resources_are_kept_after_a_takeover() -> None:
     kube, now = OneResource(), [100.0]
     reconciler = Echo(kube, lambda: now[0])  # type: ignore[arg-type]
     await reconciler.take_over()
@@ -189,7 +187,7 @@ async def test_what_another_operator_handled_stays_for_as_long_from_when_this_on
     assert await reconciler.reconcile("one") is None
 
 
-def test_of_requests_that_got_no_answer_nothing_is_kept_for_longer_than_they_matter() -> None:
+def test_unanswered_requests_expire() -> None:
     now = [100.0]
     unanswered = UnansweredRequests(lambda: now[0])
     for each in range(1000):
@@ -201,7 +199,7 @@ def test_of_requests_that_got_no_answer_nothing_is_kept_for_longer_than_they_mat
     assert not unanswered.any
 
 
-async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() -> None:
+async def test_answered_refusal_delays_no_deletion() -> None:
     kube, reconciler = echo()
     reconciler.refusal = Unavailable("the database takes no writes")
     with pytest.raises(Unavailable):
@@ -223,7 +221,7 @@ async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() 
         ("definition", "name", "'a.b' is not a valid name", "metadata.name: 'a.b' is not a valid name"),
     ],
 )
-async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(
+async def test_refusal_is_prefixed_with_the_resource_field(
     spec_field: str, field: str, message: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kube, reconciler = echo()
@@ -233,7 +231,7 @@ async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(
     assert kube.body["status"]["conditions"][0]["message"] == shown
 
 
-async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() -> None:
+async def test_temporarily_refused_resource_is_requeued() -> None:
     kube, reconciler = echo()
     changed = ReconcileQueue(reconciler)
     reconciler.refusal = Unavailable("away")
@@ -245,7 +243,7 @@ async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() ->
     assert kube.body["status"]["state"] == "1 nodes"
 
 
-async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_turn() -> None:
+async def test_an_error_in_one_queued_resource_does_not_hold_up_the_others() -> None:
     kube, reconciler = echo()
     changed = ReconcileQueue(reconciler)
     reconciler.refusal = ValueError("nobody thought of that")
@@ -256,7 +254,7 @@ async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_tur
     assert kube.body["status"]["state"] == "1 nodes"
 
 
-def test_what_is_no_longer_true_waits_for_no_others() -> None:
+def test_urgent_change_is_reconciled_immediately() -> None:
     _, reconciler = echo()
     changed, nudged = ReconcileQueue(reconciler), list[bool]()
     changed.nudge = lambda *, urgent: nudged.append(urgent)
@@ -267,7 +265,7 @@ def test_what_is_no_longer_true_waits_for_no_others() -> None:
     assert nudged == [False, True, False]
 
 
-def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:
+def test_handler_ids_are_valid_annotation_names() -> None:
     kube: Any = OneResource()
     registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None)
     handlers = [*registry._changing.get_all_handlers(), *registry._spawning.get_all_handlers()]
@@ -277,7 +275,7 @@ def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() ->
     ]
 
 
-def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
+def test_running_timer_does_not_delay_a_deletion() -> None:
     """Kopf looks again whether a timer has ended; by default a minute later, which a user would wait for."""
     kube: Any = OneResource()
     registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None)
@@ -288,7 +286,7 @@ def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
     assert settings.background.cancellation_polling <= DELETION_POLL_WALL_S
 
 
-async def test_hundreds_of_resources_leave_room_for_what_else_the_operator_does() -> None:
+async def test_concurrent_reconciles_are_limited() -> None:
     kube: Any = OneResource()
     reconcilers = reconcilers_for(kube, kube, kube, kube, lambda: 0.0, "")
     at_work, most, seen = 0, 0, 0
@@ -334,7 +332,7 @@ class Served(OneResource):
         return {**self.body, "status": patch["status"]}
 
 
-async def test_one_deployment_that_cannot_be_measured_keeps_none_of_the_others() -> None:
+async def test_an_error_in_one_deployment_does_not_hold_up_metrics_of_others() -> None:
     kube: Any = Served("one", "two", "three", "new", "gone", away="two")
     kube.bodies[3]["status"] = {}
     kube.bodies[4]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"

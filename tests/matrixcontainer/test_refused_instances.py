@@ -60,7 +60,7 @@ def reconciler(kube: OneResource, compute: Compute) -> InstanceReconciler:
         (PROMISES_NOTHING, "spec.network.ub: BestEffort promises nothing"),
     ],
 )
-async def test_an_instance_that_serves_is_shown_as_it_is_while_its_changed_spec_is_refused(spec, message):
+async def test_serving_instance_is_reported_while_its_new_spec_is_refused(spec, message):
     kube, compute = OneResource(), Compute(serving(NODES[:2]))
     kube._moved(spec=spec)
     assert await reconciler(kube, compute).reconcile("one") is None
@@ -80,7 +80,7 @@ async def test_an_instance_that_serves_is_shown_as_it_is_while_its_changed_spec_
     assert conditions(kube) == {"Ready": ("True", "Ready")}
 
 
-async def test_one_that_never_was_is_refused():
+async def test_refused_instance_that_was_never_created():
     kube = OneResource()
     await reconciler(kube, Compute(None)).reconcile("one")
     assert (kube.body["status"]["state"], conditions(kube)) == ("Refused", {"Ready": ("False", "InvalidField")})

@@ -80,7 +80,7 @@ class World:
 RUNNING = {"state": "Draining", "requests": 3, "requestsAtStart": 9}
 
 
-def test_who_leaves_is_drained_and_waited_for() -> None:
+def test_leaving_members_are_drained_first() -> None:
     world = World("one", "two", drain=RUNNING)
     departure = world.drain_leaving_members(4, a_view(NODES))
     assert world.drained == [("one", NODES[4:]), ("two", NODES[4:])]
@@ -90,7 +90,7 @@ def test_who_leaves_is_drained_and_waited_for() -> None:
     assert [(each.type, each.reason) for each in shown] == [("Progressing", "Draining")]
 
 
-def test_who_leaves_waits_where_others_drain_and_the_instance_is_shown_as_it_is() -> None:
+def test_scale_in_waits_for_a_drain_of_another_owner() -> None:
     world = World("one", refuses=Conflict(f"{NODES[0]} drain for replace-node-one-1"))
     departure = world.drain_leaving_members(4, a_view(NODES))
     assert "cannot drain yet: sn0-c00-n0 drain for replace-node-one-1" in departure.waiting
@@ -98,7 +98,7 @@ def test_who_leaves_waits_where_others_drain_and_the_instance_is_shown_as_it_is(
     assert world.events == []
 
 
-def test_who_is_drained_is_named() -> None:
+def test_drained_members_are_named_in_the_resize() -> None:
     world = World("one")
     assert world.drain_leaving_members(4, a_view(NODES)) == MemberDrain(NODES[4:])
     assert world.events == ["Drained"]
@@ -132,7 +132,7 @@ def test_nothing_is_drained_where(nodes: int, observed: Any, deployments: tuple[
         (4, {"scaling_policy": "follow"}, ["one"]),  # which has nodes drained by itself
     ],
 )
-def test_a_drain_is_withdrawn_once_nobody_asks_for_it(desired: int, more: Any, withdrawn: list[str]) -> None:
+def test_unneeded_drain_is_undone(desired: int, more: Any, withdrawn: list[str]) -> None:
     world = World("one", desired=desired)
     infer = {"metadata": {"name": "one"}, "spec": {"instance": "one"}}
     deployment = {"drain": {"nodes": NODES[4:], "by": "cloudmatrixinstances/one"}}
@@ -144,7 +144,7 @@ def test_a_drain_is_withdrawn_once_nobody_asks_for_it(desired: int, more: Any, w
 
 
 @pytest.mark.parametrize("by", [None, "replace-node-one-1", "scaling-policies/follow", "cloudmatrixinstances/other"])
-def test_a_drain_that_somebody_else_asked_for_is_left_alone(by: str | None) -> None:
+def test_drain_of_another_owner_is_left_alone(by: str | None) -> None:
     world = World("one", desired=6)
     infer = {"metadata": {"name": "one"}, "spec": {"instance": "one"}}
     deployment = {"drain": {"nodes": NODES[4:], **({"by": by} if by else {})}}

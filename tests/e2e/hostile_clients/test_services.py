@@ -22,7 +22,7 @@ from tests.e2e.load_generators.endpoint import until
 from tests.e2e.realkube.control_plane import resident_mb
 from tests.figures import Figures
 from tests.matrixcontainer.kubeapi.transport.attacks import ATTACKS, ON_ANY_SERVER, Attacker, allow_files
-from tests.matrixcontainer.kubeapi.transport.neighbour import Neighbour
+from tests.matrixcontainer.kubeapi.transport.probe_client import ProbeClient
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +79,7 @@ def front_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 async def attacked(target: Target, name: str, span_s: float, count: int, figures: Figures) -> None:
     before = resident_mb(target.process.pid)
-    neighbour = Neighbour(target.port, None, target.token, target.asked)
+    neighbour = ProbeClient(target.port, None, target.token, target.asked)
     attacker = Attacker(
         target.port, None, target.token, span_s, count, target.writes, reads="/healthz", body_bytes=1_000_000
     )

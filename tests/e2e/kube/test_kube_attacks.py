@@ -14,7 +14,7 @@ from tests.e2e.realkube.control_plane import resident_mb
 from tests.figures import Figures
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 from tests.matrixcontainer.kubeapi.transport.attacks import ATTACKS, MAPS, Attacker, allow_files, token_of
-from tests.matrixcontainer.kubeapi.transport.neighbour import Neighbour
+from tests.matrixcontainer.kubeapi.transport.probe_client import ProbeClient
 
 pytestmark = pytest.mark.e2e
 
@@ -35,7 +35,7 @@ async def attacked(kube: KubeProcess, name: str, span_s: float, count: int, figu
     assert kube.process is not None
     pid, ca, token = kube.process.pid, kube.state / "kube" / "ca.crt", token_of(kube.kubeconfig)
     before = resident_mb(pid)
-    neighbour = Neighbour(kube.port, ca, token)
+    neighbour = ProbeClient(kube.port, ca, token)
     attacker = Attacker(kube.port, ca, token, span_s, count)
     try:
         came = await ATTACKS[name](attacker)

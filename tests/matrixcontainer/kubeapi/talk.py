@@ -24,7 +24,7 @@ APPLY = "application/apply-patch+yaml"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
-class HandClock:
+class ManualClock:
     """Time that moves when a test says so."""
 
     def __init__(self, now: float = 1_790_000_000.0) -> None:
@@ -48,7 +48,7 @@ class Answer:
 
 
 class Talk:
-    def __init__(self, api: KubeApi, clock: HandClock, token: str = "admin") -> None:
+    def __init__(self, api: KubeApi, clock: ManualClock, token: str = "admin") -> None:
         self.api, self.clock, self.token = api, clock, token
         self.headers: list[tuple[bytes, bytes]] = []
 
@@ -213,7 +213,7 @@ class Stream:
 @asynccontextmanager
 async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[Talk]:
     """A running API over an empty store, or over what the URL holds."""
-    clock = HandClock()
+    clock = ManualClock()
     database = open_database(url)
     create_tables(database)
     api = build_api(

@@ -68,7 +68,7 @@ async def test_equal_values_are_shared_and_force_takes(widgets: Talk) -> None:
     assert fields(taken.body, "you") == {"f:spec": {"f:size": {}}}
 
 
-async def test_what_is_no_longer_listed_goes_unless_owned(widgets: Talk) -> None:
+async def test_unapplied_fields_are_removed_unless_owned(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n", "color": "blue", "labels": {"a": "1"}}), "me")
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "you")
     reported = await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")
@@ -271,7 +271,7 @@ def test_strategic_merge(before: dict, patch: dict, after: dict) -> None:
     assert strategic_patch(before, patch, POD) == after
 
 
-async def test_what_is_given_up_goes_with_everything_in_it(widgets: Talk) -> None:
+async def test_unapplied_map_is_removed_with_its_content(widgets: Talk) -> None:
     """Defaults below go too; metadata stays, and so does what anybody else holds."""
     meta = {"labels": {"l": "1"}, "finalizers": ["example.test/a"]}
     await widgets.apply(ONE, a_widget(metadata=meta, spec={"size": 1, "ports": [{"name": "a", "port": 1}]}), "me")

@@ -32,7 +32,7 @@ async def test_unknown_fields_of_typed_objects(talk: Talk) -> None:
     assert (warned.code, "dada" in warned.body) == (201, False)
 
 
-async def test_a_pod_from_birth_to_end(talk: Talk) -> None:
+async def test_pod_lifecycle(talk: Talk) -> None:
     made = (await talk.post(f"{NS}/pods", POD)).body
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
     assert made["spec"]["terminationGracePeriodSeconds"] == 30
@@ -143,7 +143,7 @@ async def test_services_keep_their_address(talk: Talk) -> None:
     assert (await talk.patch(f"{NS}/services/s", {"spec": {"clusterIP": "10.9.9.9"}})).code == 422
 
 
-async def test_reviews_tell_what_is_enforced(talk: Talk) -> None:
+async def test_access_reviews_report_what_is_enforced(talk: Talk) -> None:
     root = "/apis/authorization.k8s.io/v1"
     reported = await talk.post(f"{root}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get"}}})
     assert (reported.code, reported.body["status"]["allowed"]) == (201, True)

@@ -81,28 +81,28 @@ def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return found
 
 
-def spoiled(body: dict[str, Any], chance: random.Random) -> Any:
+def corrupt(body: dict[str, Any], rng: random.Random) -> Any:
     """The body with one or two of its parts replaced, removed or joined by junk."""
     body = copy.deepcopy(body)
-    for _ in range(chance.randint(1, 2)):
-        path = chance.choice(places(body)[1:])
+    for _ in range(rng.randint(1, 2)):
+        path = rng.choice(places(body)[1:])
         node: Any = body
         for step in path[:-1]:
             node = node[step]
-        act = chance.random()
+        act = rng.random()
         if act < 0.2:
             del node[path[-1]]
         elif act < 0.3 and isinstance(node, dict):
-            node[chance.choice(["extra", "$patch", "$retainKeys", "x-y"])] = copy.deepcopy(chance.choice(JUNK))
+            node[rng.choice(["extra", "$patch", "$retainKeys", "x-y"])] = copy.deepcopy(rng.choice(JUNK))
         else:
-            node[path[-1]] = copy.deepcopy(chance.choice(JUNK))
+            node[path[-1]] = copy.deepcopy(rng.choice(JUNK))
         if not isinstance(body, dict) or len(places(body)) < 2:
             break
     return body
 
 
 @pytest.mark.parametrize("kind", VICTIMS)
-async def test_spoiled_objects(talk: Talk, kind: str) -> None:
+async def test_corrupted_objects(talk: Talk, kind: str) -> None:
     if kind == "widget":
         await talk.define(a_crd())
     path, body = VICTIMS[kind]
@@ -111,18 +111,18 @@ async def test_spoiled_objects(talk: Talk, kind: str) -> None:
     one = f"{path}/{name}"
     counts: dict[int, int] = {}
     for _ in range(20):
-        created = await talk.post(path, spoiled(body, chance))
+        created = await talk.post(path, corrupt(body, chance))
         current = (await talk.get(one)).code == 200
         if not current:
             await talk.post(path, body)
         reported = [created]
         patch_kind = chance.choice([MERGE, STRATEGIC, APPLY])
         query = {"fieldManager": "m"} if patch_kind == APPLY else {}
-        reported.append(await talk.patch(one, spoiled(body, chance), patch_kind, **query))
+        reported.append(await talk.patch(one, corrupt(body, chance), patch_kind, **query))
         operation = {"op": chance.choice(["add", "replace", "remove", "test"]), "value": chance.choice(JUNK)}
         operation["path"] = "".join(f"/{step}" for step in chance.choice(places(body)[1:]))
         reported.append(await talk.patch(one, [operation], JSON_PATCH))
-        reported.append(await talk.put(one, spoiled(body, chance)))
+        reported.append(await talk.put(one, corrupt(body, chance)))
         reported.append(await talk.patch(f"{one}/status", {"status": chance.choice(JUNK)}))
         for answer in reported:
             counts[answer.code] = counts.get(answer.code, 0) + 1
@@ -168,7 +168,7 @@ async def test_odd_paths(talk: Talk, path: str) -> None:
         assert reported.code < 500
 
 
-BELOW: dict[str, tuple[str, str, dict[str, Any]]] = {
+NESTED: dict[str, tuple[str, str, dict[str, Any]]] = {
     "eviction": (
         "POST",
         f"{NS}/pods/one/eviction",
@@ -197,13 +197,13 @@ BELOW: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", sorted(BELOW))
+@pytest.mark.parametrize("kind", sorted(NESTED))
 async def test_junk_below_an_object_is_refused_by_the_name_of_its_field(talk: Talk, kind: str) -> None:
     """What is no resource of its own has a type all the same."""
     for victim in ("pod", "deployment", "namespace"):
         await talk.post(*VICTIMS[victim])
     await talk.post(f"{NS}/configmaps", {"metadata": {"name": "one"}})
-    method, path, body = BELOW[kind]
+    method, path, body = NESTED[kind]
     for place in places(body):
         for junk in JUNK:
             reported = await talk.ask(method, path, put_at(body, place, copy.deepcopy(junk)))
@@ -211,7 +211,7 @@ async def test_junk_below_an_object_is_refused_by_the_name_of_its_field(talk: Ta
             assert not crashed, (place, junk, reported.body)
     for junk in ([{}], "x", 5):
         for media in (MERGE, STRATEGIC, JSON_PATCH):
-            reported = await talk.patch(BELOW["scale"][1], junk, media)
+            reported = await talk.patch(NESTED["scale"][1], junk, media)
             assert 400 <= reported.code < 500, (junk, media, reported.body)
 
 

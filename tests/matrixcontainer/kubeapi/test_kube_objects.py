@@ -87,7 +87,7 @@ async def test_invalid_names_the_field(widgets: Talk, change: dict, field: str, 
     assert widgets.api.store.revision == before
 
 
-async def test_all_mistakes_are_told_together(widgets: Talk) -> None:
+async def test_all_errors_are_reported_together(widgets: Talk) -> None:
     reported = await widgets.post(WIDGETS, a_widget(spec={"size": 0, "color": "pink"}))
     assert set(reported.causes) == {"spec.size", "spec.color"}
     assert reported.body["message"].startswith('Widget.example.test "one" is invalid: [spec.size: Invalid value: 0')

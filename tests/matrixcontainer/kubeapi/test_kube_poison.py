@@ -67,7 +67,7 @@ def _is_about_poison(event: dict[str, Any]) -> bool:
     return (event["reason"], event["involvedObject"]["name"]) == ("Unreadable", "poison")
 
 
-def test_an_index_keeps_what_it_knew_until_the_new_is_read() -> None:
+def test_index_keeps_the_previous_entry_until_the_new_one_is_parsed() -> None:
     index = PodIndex()
     pod = {"metadata": {"namespace": "a", "name": "b", "uid": "u"}, "spec": {"nodeName": "n"}, "status": {}}
     index.put(Record(("pods", "a", "b"), "u", 1, json.dumps(pod).encode()))
@@ -117,7 +117,7 @@ def test_a_precision_is_a_small_number() -> None:
         evaluate("'%.2000000000f'.format([1.0]) == ''", {})
 
 
-def test_nobody_forgets_that_the_budget_is_spent() -> None:
+def test_spent_budget_is_not_suppressed() -> None:
     rule = "self.split('').all(a, self.split('').all(b, a + b != '')) || true"
     with pytest.raises(ValueError, match="cost limit"):
         evaluate(rule, {"self": "a" * 20_000})
@@ -125,7 +125,7 @@ def test_nobody_forgets_that_the_budget_is_spent() -> None:
         charge(2)
 
 
-async def test_a_rule_that_grows_refuses_the_object_and_nothing_else(talk: Talk) -> None:
+async def test_expensive_rule_refuses_only_the_object(talk: Talk) -> None:
     spec = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 100_000}}}
     crd = a_crd(spec=spec, rules=[{"rule": "self.text.replace('', self.text).size() >= 0", "message": "grows"}])
     await talk.define(crd)
@@ -153,7 +153,7 @@ WIDE = [2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**49, 10**308
 
 @pytest.mark.parametrize("size", WIDE, ids=lambda size: f"{float(size):.2e}")
 @pytest.mark.parametrize("kind", ["post", "merge", "json patch", "apply", "apply yaml", "scale"])
-async def test_no_whole_number_is_too_wide_to_be_judged(talk: Talk, size: int, kind: str) -> None:
+async def test_integers_of_any_width_are_validated(talk: Talk, size: int, kind: str) -> None:
     """Where its schema has no bound, the paths of `scale` have; what no int64 holds is no integer. Rules are asked too."""
     spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
     await talk.define(a_crd(spec=spec, rules=[{"rule": "!has(self.size) || self.size != 3", "message": "not three"}]))
@@ -177,7 +177,7 @@ async def test_no_whole_number_is_too_wide_to_be_judged(talk: Talk, size: int, k
 
 
 @pytest.mark.parametrize("twice", [b"", b'"size": 1, '], ids=["once", "twice"])
-async def test_a_number_beyond_all_floats_is_refused(talk: Talk, twice: bytes) -> None:
+async def test_out_of_range_float_is_refused(talk: Talk, twice: bytes) -> None:
     await talk.define(a_crd())
     for digits in (b"1" * 400, b"1" * 5_000, b"1e400"):
         body = b'{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "one"}, "status": {%s"size": %s}}'
@@ -188,7 +188,7 @@ async def test_a_number_beyond_all_floats_is_refused(talk: Talk, twice: bytes) -
 
 
 @pytest.mark.parametrize("grace", [10**11, 10**18, 2**63 - 1])
-async def test_a_grace_period_may_end_after_all_years_that_are_written(talk: Talk, grace: int) -> None:
+async def test_grace_period_beyond_the_last_year(talk: Talk, grace: int) -> None:
     pod = f"{NS}/pods/p"
     await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD | {"nodeName": "n"}})
     answer = await talk.delete(pod, {"gracePeriodSeconds": grace})
@@ -218,7 +218,7 @@ async def test_a_grace_period_is_a_whole_number(talk: Talk, grace: Any) -> None:
         ({"tailLines": "0", "sinceSeconds": str(2**63 - 1), "limitBytes": str(2**63 - 1)}, 200, ""),
     ],
 )
-async def test_what_is_asked_of_a_log_has_bounds(talk: Talk, query: dict[str, str], code: int, why: str) -> None:
+async def test_log_options_are_bounded(talk: Talk, query: dict[str, str], code: int, why: str) -> None:
     await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
     answer = await talk.get(f"{NS}/pods/p/log", **query)
     assert answer.code == code, answer.body
@@ -250,7 +250,7 @@ def test_yaml_means_what_it_means_to_kubectl() -> None:
         (b"\xff\xfe\x00", "YAML"),
     ],
 )
-def test_yaml_that_is_not_taken(body: bytes, why: str) -> None:
+def test_refused_yaml(body: bytes, why: str) -> None:
     with pytest.raises(ApiError, match=why):
         parse_yaml(body, [])
 
@@ -277,7 +277,7 @@ async def test_others_are_answered_while_a_large_yaml_body_is_read(talk: Talk, m
 # ---- who asks
 
 
-async def test_a_token_dies_with_its_account(talk: Talk) -> None:
+async def test_token_is_invalid_after_its_account_is_deleted(talk: Talk) -> None:
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
     assert (await talk.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})).code == 201
     token = (await talk.post(f"{NS}/serviceaccounts/robot/token", {})).body["status"]["token"]
@@ -313,11 +313,11 @@ async def test_a_token_is_for_its_audience_and_a_day_at_most(talk: Talk) -> None
         ({"audiences": [1]}, 400),
     ],
 )
-async def test_token_requests_that_make_no_sense(talk: Talk, spec: dict[str, Any], code: int) -> None:
+async def test_invalid_token_requests(talk: Talk, spec: dict[str, Any], code: int) -> None:
     assert (await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": spec})).code == code
 
 
-async def test_who_may_get_one_may_not_watch_it_by_that(talk: Talk) -> None:
+async def test_get_does_not_permit_watch(talk: Talk) -> None:
     await talk.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})
     answer = await talk.get(f"{NS}/configmaps/c", watch=True, timeoutSeconds=1)
     assert (answer.code, answer.body["kind"]) == (200, "ConfigMap")

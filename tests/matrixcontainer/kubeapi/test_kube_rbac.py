@@ -19,7 +19,7 @@ def a_rule(verbs: str, resources: str, group: str = "", names: str = "") -> dict
     return rule | ({"resourceNames": names.split()} if names else {})
 
 
-async def give(talk: Talk, subject: dict[str, Any] | str, *rules: dict[str, Any], cluster: bool = False) -> None:
+async def grant(talk: Talk, subject: dict[str, Any] | str, *rules: dict[str, Any], cluster: bool = False) -> None:
     """A role of these rules and a binding to the subject, in default or everywhere."""
     reported = {"kind": "User", "name": subject} if isinstance(subject, str) else subject
     kind, root = ("ClusterRole", RBAC) if cluster else ("Role", f"{RBAC}/namespaces/default")
@@ -54,14 +54,14 @@ async def bind(talk: Talk, user: str, cluster_role: str, namespace: str = "") ->
         ("GET", "/metrics", 'forbidden: User "ann" cannot get path "/metrics"'),
     ],
 )  # fmt: skip
-async def test_refusals_name_everything(talk: Talk, method: str, path: str, text: str) -> None:
+async def test_forbidden_messages(talk: Talk, method: str, path: str, text: str) -> None:
     plain, _, query = path.partition("?")
     reported = await talk.acting_as("ann").ask(method, plain, **dict(p.split("=") for p in query.split("&") if p))
     assert (reported.code, reported.body["reason"], reported.body["message"]) == (403, "Forbidden", text)
 
 
 async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: Talk) -> None:
-    await give(
+    await grant(
         widgets, "ann", a_rule("get list create", "widgets", "example.test"), a_rule("get", "configmaps", names="one")
     )
     ann = widgets.acting_as("ann")
@@ -76,7 +76,7 @@ async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: Talk) -> No
 
 
 async def test_rights_end_with_the_binding(talk: Talk) -> None:
-    await give(talk, {"kind": "Group", "name": "devs"}, a_rule("*", "*", "*"), cluster=True)
+    await grant(talk, {"kind": "Group", "name": "devs"}, a_rule("*", "*", "*"), cluster=True)
     dev = talk.acting_as("dan", "devs")
     assert (await dev.get("/api/v1/nodes")).code == 200
     await talk.delete(f"{RBAC}/clusterrolebindings/devs")
@@ -93,7 +93,7 @@ async def test_service_accounts_have_no_rights_of_their_own(talk: Talk) -> None:
     token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
     robot = Talk(talk.api, talk.clock, token)
     assert (await robot.get(f"{NS}/pods")).code == 403
-    await give(talk, {"kind": "ServiceAccount", "name": "default", "namespace": "default"}, a_rule("list", "pods"))
+    await grant(talk, {"kind": "ServiceAccount", "name": "default", "namespace": "default"}, a_rule("list", "pods"))
     assert (await robot.get(f"{NS}/pods")).code == 200
 
 
@@ -116,7 +116,7 @@ async def test_the_usual_roles(widgets: Talk) -> None:
         await someone.until(WIDGETS, lambda reported: reported.code == 200)
 
 
-def gathering(name: str, of: str, *rules: dict[str, Any]) -> dict[str, Any]:
+def aggregating_role(name: str, of: str, *rules: dict[str, Any]) -> dict[str, Any]:
     """A role that holds the rules of those with that label."""
     selectors = [{"matchLabels": {"to": of}}]
     return {
@@ -126,27 +126,30 @@ def gathering(name: str, of: str, *rules: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def test_roles_that_gather_one_another_have_what_the_last_has_at_once() -> None:
+def test_chained_aggregated_roles_converge() -> None:
     given = {"metadata": {"name": "given", "labels": {"to": "a"}}, "rules": [a_rule("get", "pods")]}
-    chain = [gathering("z", "y"), gathering("y", "x"), gathering("x", "a"), given]
+    chain = [aggregating_role("z", "y"), aggregating_role("y", "x"), aggregating_role("x", "a"), given]
     assert aggregate_rules(chain) == aggregate_rules(chain[::-1]) == dict.fromkeys("xyz", given["rules"])
 
 
-def test_roles_of_which_each_gathers_the_other_come_to_be_alike() -> None:
-    circle = [gathering("one", "other", a_rule("get", "pods")), gathering("other", "one", a_rule("get", "nodes"))]
+def test_mutually_aggregated_roles_converge() -> None:
+    circle = [
+        aggregating_role("one", "other", a_rule("get", "pods")),
+        aggregating_role("other", "one", a_rule("get", "nodes")),
+    ]
     found = aggregate_rules(circle)
     assert found["one"] == found["other"]
     assert aggregate_rules([role | {"rules": found[role["metadata"]["name"]]} for role in circle]) == found
 
 
-async def test_default_roles_are_put_back(talk: Talk) -> None:
+async def test_default_roles_are_restored(talk: Talk) -> None:
     await talk.patch(f"{RBAC}/clusterroles/system:basic-user", {"rules": []})
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 403
     await talk.api.manager.cluster_roles.ensure_bootstrap()
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
 
 
-async def test_what_somebody_cut_from_an_aggregated_role_is_not_given_back_for_a_moment(talk: Talk) -> None:
+async def test_rules_removed_from_an_aggregated_role_are_not_restored_temporarily(talk: Talk) -> None:
     """Its rules are those of the roles that feed it, and of these one may be taken away."""
     fed = {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-edit": None}}}
     before = (await talk.get(f"{RBAC}/clusterroles/edit")).body
@@ -159,7 +162,7 @@ async def test_what_somebody_cut_from_an_aggregated_role_is_not_given_back_for_a
 
 
 async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
-    await give(
+    await grant(
         talk, "ann", a_rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), a_rule("get", "pods")
     )
     ann, path = talk.acting_as("ann"), f"{RBAC}/namespaces/default/roles"
@@ -174,7 +177,7 @@ async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
     body = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [{"kind": "User", "name": "ann"}]}
     assert (await ann.post(f"{RBAC}/namespaces/default/rolebindings", body)).code == 403
-    await give(
+    await grant(
         talk, {"kind": "Group", "name": "binders"}, a_rule("bind", "clusterroles", "rbac.authorization.k8s.io", "edit")
     )
     binder = talk.acting_as("ann", "binders")
@@ -192,14 +195,14 @@ async def test_impersonation_is_a_right(talk: Talk) -> None:
     account = Talk(talk.api, talk.clock, token)
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
     assert (await account.acting_as("zoe").post(who, {})).body["message"].startswith('users "zoe" is forbidden')
-    await give(talk, subject, a_rule("impersonate", "users", names="zoe"), cluster=True)
+    await grant(talk, subject, a_rule("impersonate", "users", names="zoe"), cluster=True)
     assert (await account.acting_as("zoe").post(who, {})).code == 201
     assert (await account.acting_as("zoe", "system:masters").post(who, {})).code == 403
     assert (await talk.acting_as("", "a").get("/api")).code == 500
 
 
-async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
-    await give(talk, "ann", a_rule("get", "pods/log"), a_rule("list", "pods"))
+async def test_access_reviews_match_authorization(talk: Talk) -> None:
+    await grant(talk, "ann", a_rule("get", "pods/log"), a_rule("list", "pods"))
     ann = talk.acting_as("ann")
 
     async def can(verb: str, resource: str, subresource: str = "", namespace: str = "default") -> bool:
@@ -237,6 +240,6 @@ async def test_reviews_answer_as_requests_are_judged(talk: Talk) -> None:
         ),
     ],
 )
-async def test_roles_and_bindings_that_say_too_little(talk: Talk, plural: str, parts: Any, fields: set[str]) -> None:
+async def test_incomplete_roles_and_bindings(talk: Talk, plural: str, parts: Any, fields: set[str]) -> None:
     reported = await talk.post(f"{RBAC}/namespaces/default/{plural}", {"metadata": {"name": "x"}} | parts)
     assert (reported.code, set(reported.causes)) == (422, fields)

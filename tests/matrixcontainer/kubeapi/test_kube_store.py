@@ -22,14 +22,14 @@ def obj(name: str = "a", **more: object) -> dict:
     return {"apiVersion": "v1", "kind": "Thing", "metadata": {"name": name, "uid": f"uid-{name}"}} | more
 
 
-def a_store(url: str = "sqlite://") -> Store:
+def make_store(url: str = "sqlite://") -> Store:
     database = open_database(url)
     create_tables(database)
     return Store(database, lambda: 1000.0)
 
 
 async def test_revisions_count_up_for_everybody() -> None:
-    store = a_store()
+    store = make_store()
     first = await store.put(KEY, obj(), None)
     other = await store.put(("others", "", "x"), obj("x"), None)
     second = await store.put(KEY, obj(n=1), first)
@@ -38,7 +38,7 @@ async def test_revisions_count_up_for_everybody() -> None:
 
 
 async def test_expectations_are_checked() -> None:
-    store = a_store()
+    store = make_store()
     first = await store.put(KEY, obj(), None)
     with pytest.raises(Conflict):
         await store.put(KEY, obj(), None)
@@ -52,16 +52,16 @@ async def test_expectations_are_checked() -> None:
 
 
 async def test_writes_of_one_moment_are_one_transaction() -> None:
-    store = a_store()
+    store = make_store()
     commits = []
     store.database.connection.set_trace_callback(lambda reported: commits.append(1) if reported == "COMMIT" else None)
     await asyncio.gather(*(store.put(("things", "", f"n{i}"), obj(f"n{i}"), None) for i in range(50)))
     assert (len(commits), store.revision, store.count("things")) == (1, 50, 50)
 
 
-async def test_what_is_kept_takes_the_memory_of_its_own_size() -> None:
+async def test_stored_objects_use_exact_buffers() -> None:
     """orjson's buffer, which is its result, is of 4 KiB at least."""
-    store = a_store()
+    store = make_store()
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -75,7 +75,7 @@ async def test_what_is_kept_takes_the_memory_of_its_own_size() -> None:
 
 
 async def test_readers_see_only_what_is_committed() -> None:
-    store = a_store()
+    store = make_store()
     writing = asyncio.ensure_future(store.put(KEY, obj(), None))
     await asyncio.sleep(0)
     assert store.get(KEY) is None or writing.done()
@@ -84,7 +84,7 @@ async def test_readers_see_only_what_is_committed() -> None:
 
 
 async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
-    store = a_store(f"sqlite:///{tmp_path}/k.db")
+    store = make_store(f"sqlite:///{tmp_path}/k.db")
     first = await store.put(KEY, obj(), None)
     store.database.connection.execute("UPDATE kube_counters SET value = 99 WHERE name = 'revision'")
     results = await asyncio.gather(
@@ -98,10 +98,8 @@ async def test_a_failed_batch_leaves_nothing(tmp_path: Path) -> None:
     assert (await store.put(KEY, obj(n=1), first)).revision == 2
 
 
-async def test_a_database_that_takes_no_writes_may_be_asked_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    store = a_store(f"sqlite:///{tmp_path}/k.db")
+async def test_read_only_database_is_a_retryable_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    store = make_store(f"sqlite:///{tmp_path}/k.db")
     first = await store.put(KEY, obj(), None)
     refuse = "BEGIN SELECT RAISE(ABORT, 'attempt to write a readonly database'); END"
     store.database.connection.execute(f"CREATE TRIGGER closed BEFORE UPDATE ON kube_counters {refuse}")
@@ -118,12 +116,12 @@ async def test_a_database_that_takes_no_writes_may_be_asked_again(
 
 async def test_reopened_store_goes_on(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/k.db"
-    store = a_store(url)
+    store = make_store(url)
     first = await store.put(KEY, obj(), None)
     await store.put(("things", "ns", "b"), obj("b"), None)
     await store.remove(KEY, obj(), first)
     store.close()
-    store = a_store(url)
+    store = make_store(url)
     assert (store.revision, store.count("things")) == (3, 1)
     assert [(c.type, c.record.key[2], c.revision) for c in store.log("things").changes] == [
         ("ADDED", "a", 1),
@@ -134,7 +132,7 @@ async def test_reopened_store_goes_on(tmp_path: Path) -> None:
     assert [r.key[2] for r in store.objects_at("things", "", 1)] == ["a"]
 
 
-async def test_compaction_forgets_the_old_and_remembers_how_far(tmp_path: Path) -> None:
+async def test_compaction_discards_old_changes(tmp_path: Path) -> None:
     now = [1000.0]
     url = f"sqlite:///{tmp_path}/k.db"
     database = open_database(url)
@@ -152,7 +150,7 @@ async def test_compaction_forgets_the_old_and_remembers_how_far(tmp_path: Path) 
     assert (again.compacted_revision, again.revision, again.get(KEY).obj["n"]) == (4, 5, 4)
 
 
-async def test_a_compaction_that_is_given_up_leaves_the_store_writable(tmp_path: Path) -> None:
+async def test_cancelled_compaction_leaves_the_store_writable(tmp_path: Path) -> None:
     """Controllers are stopped in the middle of one when their process no longer leads."""
     database = open_database(f"sqlite:///{tmp_path}/k.db")
     create_tables(database)
@@ -222,7 +220,7 @@ async def test_stores_on_one_database_write_one_after_the_other(shared: Shared) 
 
 
 @needs_postgres
-async def test_what_built_on_a_lost_write_is_lost_with_it(shared: Shared) -> None:
+async def test_writes_after_a_lost_write_are_lost(shared: Shared) -> None:
     one, two = shared.one, shared.two
     await two.put(KEY, obj(by="two"), None)
 
@@ -238,7 +236,7 @@ async def test_what_built_on_a_lost_write_is_lost_with_it(shared: Shared) -> Non
 
 
 @needs_postgres
-async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
+async def test_history_gap_reloads_everything(shared: Shared) -> None:
     one, two = shared.one, shared.two
     record = None
     for number in range(5):
@@ -251,7 +249,7 @@ async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
 
 
 @needs_postgres
-async def test_one_leads_until_it_is_gone(shared: Shared) -> None:
+async def test_leadership_passes_on_when_the_leader_ends(shared: Shared) -> None:
     assert await shared.one.try_acquire_leadership()
     assert await shared.one.try_acquire_leadership()
     assert not await shared.two.try_acquire_leadership()

@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.factory import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
-from tests.matrixcontainer.kubeapi.talk import HandClock, Talk
+from tests.matrixcontainer.kubeapi.talk import ManualClock, Talk
 
 NS = "/api/v1/namespaces"
 
@@ -35,7 +35,7 @@ async def _watch_for_an_hour() -> None:
         database, now, random.Random(7), {"admin": User("admin", ("system:masters", "system:authenticated"))}
     )
     await api.start()
-    talk = Talk(api, HandClock())
+    talk = Talk(api, ManualClock())
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     await talk.post(f"{NS}/default/events", event)
     revision = api.store.revision

@@ -101,7 +101,7 @@ async def test_list_options(widgets: Talk, query: dict, code: int) -> None:
     assert (await widgets.get(WIDGETS, **query)).code == code
 
 
-async def test_exact_shows_the_past(widgets: Talk) -> None:
+async def test_exact_list_returns_the_past_state(widgets: Talk) -> None:
     await _make(widgets, "a")
     revision = widgets.api.store.revision
     await _make(widgets, "b")
@@ -109,7 +109,7 @@ async def test_exact_shows_the_past(widgets: Talk) -> None:
     assert [i["metadata"]["name"] for i in body["items"]] == ["a"]
 
 
-async def test_who_pages_from_a_revision_sees_the_past(widgets: Talk) -> None:
+async def test_paging_from_a_revision_returns_the_past_state(widgets: Talk) -> None:
     await _make(widgets, "a", "b")
     revision = widgets.api.store.revision
     await _make(widgets, "c")
@@ -121,7 +121,7 @@ async def test_who_pages_from_a_revision_sees_the_past(widgets: Talk) -> None:
     assert len(newer["items"]) == len((await widgets.get(WIDGETS, resourceVersion=revision)).body["items"]) == 3
 
 
-async def test_a_token_that_a_restored_database_has_not_reached_goes_on_in_the_present(widgets: Talk) -> None:
+async def test_continue_token_from_before_a_restore(widgets: Talk) -> None:
     await _make(widgets, "a", "b")
     refused = await widgets.get(
         WIDGETS, **{"continue": encode_continue_token(widgets.api.store.revision + 5, ["default", "a"])}
@@ -262,7 +262,7 @@ async def test_gone_clients_free_their_watch(widgets: Talk) -> None:
     assert not widgets.api.store.log("widgets.example.test").waiters
 
 
-async def test_watch_ends_when_its_definition_goes(widgets: Talk) -> None:
+async def test_watch_ends_when_its_definition_is_deleted(widgets: Talk) -> None:
     await _make(widgets, "a")
     async with widgets.watch(WIDGETS, resourceVersion=widgets.api.store.revision) as stream:
         await widgets.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test")

@@ -156,16 +156,16 @@ async def live(cluster: Cluster, mutations: list[tuple[str, tuple[Any, ...], Any
         assert answer.code == 201 or answer.body["message"], where
         taken += answer.code == 201
         if number % RESTART_AFTER == 0 or number == len(mutations):
-            await others_are_served(cluster, f"before-{number}")
+            await assert_others_are_served(cluster, f"before-{number}")
             await cluster.restart()
-            await others_are_served(cluster, f"after-{number}")
+            await assert_others_are_served(cluster, f"after-{number}")
             await clear(cluster)
     return taken
 
 
-async def others_are_served(cluster: Cluster, name: str) -> None:
+async def assert_others_are_served(cluster: Cluster, name: str) -> None:
     """A deployment that somebody else makes is rolled out."""
-    await cluster.made(DEPLOYMENTS, a_deployment(name, replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(name, replicas=2))
     await cluster.eventually(f"{DEPLOYMENTS}/{name}", rolled_out, within_s=300)
 
 
@@ -180,7 +180,7 @@ async def clear(cluster: Cluster) -> None:
 
 
 @in_virtual_time
-async def test_some_bodies_that_are_wrong_in_one_field_harm_nobody(cluster: Cluster) -> None:
+async def test_sampled_mutated_bodies_are_harmless(cluster: Cluster) -> None:
     taken = await live(cluster, random.Random(14).sample(MUTATIONS, 400))
     assert 0 < taken < 400
 
@@ -188,5 +188,5 @@ async def test_some_bodies_that_are_wrong_in_one_field_harm_nobody(cluster: Clus
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 @in_virtual_time
-async def test_all_bodies_that_are_wrong_in_one_field_harm_nobody(cluster: Cluster) -> None:
+async def test_all_mutated_bodies_are_harmless(cluster: Cluster) -> None:
     await live(cluster, MUTATIONS)

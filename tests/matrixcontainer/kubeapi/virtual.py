@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.factory import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
-from tests.matrixcontainer.kubeapi.talk import Answer, HandClock, Talk
+from tests.matrixcontainer.kubeapi.talk import Answer, ManualClock, Talk
 
 NS = "/api/v1/namespaces/default"
 PODS = f"{NS}/pods"
@@ -30,7 +30,7 @@ class Cluster(Talk):
     """The API with its controllers; `restart` stops and starts it over the same store."""
 
     def __init__(self, api: Any) -> None:
-        super().__init__(api, HandClock())
+        super().__init__(api, ManualClock())
 
     @property
     def now(self) -> float:
@@ -61,12 +61,12 @@ class Cluster(Talk):
         assert reported.code == 200, reported.body
         return reported.body["items"]  # type: ignore[no-any-return]
 
-    async def made(self, path: str, body: dict[str, Any]) -> Answer:
+    async def create(self, path: str, body: dict[str, Any]) -> Answer:
         reported = await self.post(path, body)
         assert reported.code == 201, reported.body
         return reported
 
-    async def quiet(self, for_s: float = 3600.0) -> int:
+    async def settle(self, for_s: float = 3600.0) -> int:
         """Writes during the next hour in which nobody asks for anything."""
         before = self.api.store.revision
         await asyncio.sleep(for_s)

@@ -50,7 +50,7 @@ def test_proposals(uses: list[int | None], current: int, wanted: int) -> None:
     assert replicas_by_pods(samples, 0.5, current, TENTH, of_requests=True, cpu=True)[0] == wanted
 
 
-def test_pods_that_are_not_ready_do_not_push() -> None:
+def test_unready_pods_do_not_raise_the_proposal() -> None:
     samples = [Sample(100, 100), Sample(0, 100, ready=False)]
     assert replicas_by_pods(samples, 0.5, 2, TENTH, of_requests=True, cpu=True)[0] == 2
     with pytest.raises(MetricUnavailable):
@@ -75,7 +75,7 @@ def test_limits(wanted: int, current: int, size: int, reason: str) -> None:
     assert limit_change(ScalingHistory(), hpa(), wanted, current, 0.0)[:2] == (size, reason)
 
 
-def test_what_changed_lately_counts_against_the_policy() -> None:
+def test_recent_changes_count_against_the_scaling_policy() -> None:
     slow = hpa(scaleUp={"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]})
     memory = ScalingHistory(changes=[(100.0, 2)])
     assert limit_change(memory, slow, 9, 4, 130.0)[:2] == (4, "ScaleUpLimit")
@@ -85,7 +85,7 @@ def test_what_changed_lately_counts_against_the_policy() -> None:
     )
 
 
-def test_going_down_waits_for_the_highest_recommendation_to_age() -> None:
+def test_scale_down_waits_for_the_stabilization_window() -> None:
     memory = ScalingHistory()
     assert stabilize_recommendation(memory, hpa(), 8, 8, 0.0) == (8, "")
     assert stabilize_recommendation(memory, hpa(), 2, 8, 200.0) == (8, "ScaleDownStabilized")
@@ -115,9 +115,9 @@ ASKS = {"resources": {"requests": {"cpu": "100m"}}}
 @in_virtual_time
 async def test_a_deployment_follows_its_load_up_and_down(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=1, container=ASKS))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=1, container=ASKS))
     await cluster.eventually(WEB, rolled_out)
-    await cluster.made(HPAS, an_autoscaler(cpu(50), minReplicas=2))
+    await cluster.create(HPAS, an_autoscaler(cpu(50), minReplicas=2))
     await cluster.eventually(WEB, lambda b: b["status"].get("readyReplicas") == 2)
     await cluster.patch(WEB, {"metadata": {"annotations": {"metrics.cloudmatrix.io/total-cpu": "400m"}}})
     await cluster.eventually(WEB, lambda b: b["status"].get("readyReplicas") == 8)
@@ -127,7 +127,7 @@ async def test_a_deployment_follows_its_load_up_and_down(cluster: Cluster) -> No
     assert body["status"]["currentMetrics"][0]["resource"]["current"]["averageUtilization"] == 50
     assert condition_of(body, "ScalingActive")["reason"] == "ValidMetricFound"
     assert condition_of(body, "ScalingLimited")["status"] == "False"
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
     await cluster.patch(WEB, {"metadata": {"annotations": {"metrics.cloudmatrix.io/total-cpu": "50m"}}})
     changed = cluster.now
     await cluster.eventually(WEB, lambda b: b["spec"]["replicas"] == 2, within_s=400)
@@ -138,12 +138,12 @@ async def test_a_deployment_follows_its_load_up_and_down(cluster: Cluster) -> No
 @in_virtual_time
 async def test_custom_metrics_of_pods_objects_and_the_outside(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=2))
     await cluster.eventually(WEB, rolled_out)
     queue = {"metric": {"name": "queue"}, "target": {"type": "AverageValue", "averageValue": "10"}}
     described = {"apiVersion": "v1", "kind": "Namespace", "name": "default"}
     total = {"metric": {"name": "total"}, "target": {"type": "Value", "value": "10"}, "describedObject": described}
-    await cluster.made(
+    await cluster.create(
         HPAS,
         an_autoscaler(
             {"type": "Pods", "pods": queue},
@@ -166,12 +166,12 @@ async def test_custom_metrics_of_pods_objects_and_the_outside(cluster: Cluster) 
 @in_virtual_time
 async def test_a_custom_kind_with_a_scale_is_scaled_too(cluster: Cluster) -> None:
     await cluster.define(a_crd())
-    await cluster.made(
+    await cluster.create(
         "/apis/example.test/v1/namespaces/default/widgets",
         {"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "web"}, "spec": {"size": 1}},
     )
     load = {"metric": {"name": "load"}, "target": {"type": "AverageValue", "averageValue": "1"}}
-    await cluster.made(
+    await cluster.create(
         HPAS, an_autoscaler({"type": "External", "external": load}, kind="Widget", version="example.test/v1")
     )
     await cluster.patch(
@@ -181,11 +181,11 @@ async def test_a_custom_kind_with_a_scale_is_scaled_too(cluster: Cluster) -> Non
 
 
 @in_virtual_time
-async def test_a_target_that_is_not_there(cluster: Cluster) -> None:
-    await cluster.made(HPAS, an_autoscaler(cpu(50)))
+async def test_missing_scale_target(cluster: Cluster) -> None:
+    await cluster.create(HPAS, an_autoscaler(cpu(50)))
     body = await cluster.eventually(HPA, lambda b: condition_of(b, "AbleToScale"))
     assert condition_of(body, "AbleToScale")["reason"] == "FailedGetScale"
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
     reported = await cluster.post(
         HPAS, an_autoscaler({"type": "Pods"}, maxReplicas=0, minReplicas=2) | {"metadata": {"name": "bad"}}
     )
@@ -200,16 +200,16 @@ def of_object(metric: str) -> dict[str, Any]:
 
 
 @in_virtual_time
-async def test_a_metric_that_does_not_exist_is_said_and_scales_nothing(cluster: Cluster) -> None:
+async def test_missing_metric_is_reported_and_scales_nothing(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=2))
     await cluster.eventually(WEB, rolled_out)
-    await cluster.made(HPAS, an_autoscaler(of_object("dreamt-of")))
+    await cluster.create(HPAS, an_autoscaler(of_object("dreamt-of")))
     body = await cluster.eventually(HPA, lambda b: condition_of(b, "ScalingActive"))
     current = condition_of(body, "ScalingActive")
     assert (current["status"], current["reason"]) == ("False", "FailedGetObjectMetric")
     assert "unable to get metric dreamt-of of Namespace default" in current["message"]
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
     events = [each for each in await cluster.items(f"{NS}/events") if each["involvedObject"]["name"] == "web"]
     warned = [each for each in events if each["reason"] == "FailedGetObjectMetric"]
     assert [each["type"] for each in warned] == ["Warning"]
@@ -218,12 +218,12 @@ async def test_a_metric_that_does_not_exist_is_said_and_scales_nothing(cluster: 
 
 
 @in_virtual_time
-async def test_one_metric_that_does_not_exist_forbids_shrinking_and_not_growing(cluster: Cluster) -> None:
+async def test_one_missing_metric_forbids_scale_down_only(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=4))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=4))
     await cluster.eventually(WEB, rolled_out)
     await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "2"}}})
-    await cluster.made(HPAS, an_autoscaler(of_object("queue"), of_object("dreamt-of")))
+    await cluster.create(HPAS, an_autoscaler(of_object("queue"), of_object("dreamt-of")))
     await cluster.eventually(HPA, lambda b: condition_of(b, "ScalingActive").get("status") == "False")
     await asyncio.sleep(900)
     assert (await cluster.get(WEB)).body["spec"]["replicas"] == 4
@@ -235,12 +235,12 @@ async def test_one_metric_that_does_not_exist_forbids_shrinking_and_not_growing(
 async def test_a_minimum_above_the_maximum_is_refused_and_scales_nothing(cluster: Cluster) -> None:
     """As a real API server does: such an autoscaler never comes to be, and one that is there stays as it was."""
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=2))
     await cluster.eventually(WEB, rolled_out)
     reported = await cluster.post(HPAS, an_autoscaler(of_object("queue"), minReplicas=5, maxReplicas=3))
     assert reported.code == 422
     assert reported.causes["spec.maxReplicas"] == "Invalid value: 3: must be greater than or equal to `minReplicas`"
-    await cluster.made(HPAS, an_autoscaler(of_object("queue"), minReplicas=2, maxReplicas=3))
+    await cluster.create(HPAS, an_autoscaler(of_object("queue"), minReplicas=2, maxReplicas=3))
     reported = await cluster.patch(HPA, {"spec": {"minReplicas": 4}})
     assert "must be greater than or equal to `minReplicas`" in reported.causes["spec.maxReplicas"]
     await asyncio.sleep(600)
@@ -248,7 +248,7 @@ async def test_a_minimum_above_the_maximum_is_refused_and_scales_nothing(cluster
     assert (await cluster.get(WEB)).body["spec"]["replicas"] == 2
 
 
-class SixtyTimes:
+class SixtyfoldTime:
     """A world that runs sixty times as fast as ours."""
 
     def __init__(self, cluster: Cluster) -> None:
@@ -262,14 +262,14 @@ class SixtyTimes:
 
 
 @in_virtual_time
-async def test_its_seconds_are_emulated_ones(cluster: Cluster) -> None:
+async def test_autoscaler_periods_are_emulated_seconds(cluster: Cluster) -> None:
     """Sixty times as fast, five minutes of stabilisation are five seconds."""
-    cluster.api.core.emulated_time = SixtyTimes(cluster)
+    cluster.api.core.emulated_time = SixtyfoldTime(cluster)
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=4))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=4))
     await cluster.eventually(WEB, rolled_out)
     await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "4"}}})
-    await cluster.made(HPAS, an_autoscaler(of_object("queue")))
+    await cluster.create(HPAS, an_autoscaler(of_object("queue")))
     await cluster.eventually(HPA, lambda b: condition_of(b, "ScalingActive").get("status") == "True")
     await cluster.patch(f"{NS}", {"metadata": {"annotations": {"custom.metrics.cloudmatrix.io/queue": "2"}}})
     changed = cluster.now
@@ -280,7 +280,7 @@ async def test_its_seconds_are_emulated_ones(cluster: Cluster) -> None:
 @in_virtual_time
 async def test_metrics_are_served(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(container=ASKS, notes={"metrics.cloudmatrix.io/memory": "1Gi"}))
+    await cluster.create(DEPLOYMENTS, a_deployment(container=ASKS, notes={"metrics.cloudmatrix.io/memory": "1Gi"}))
     await cluster.eventually(WEB, rolled_out)
     pods = await cluster.items("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods", labelSelector="app=web")
     assert [pod["containers"] for pod in pods] == [[{"name": "c", "usage": {"cpu": "10m", "memory": "1048576Ki"}}]] * 3

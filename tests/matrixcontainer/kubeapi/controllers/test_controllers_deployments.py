@@ -25,9 +25,9 @@ def image(text: str) -> dict[str, Any]:
 
 
 @in_virtual_time
-async def test_a_deployment_rolls_out_and_then_nobody_writes(cluster: Cluster) -> None:
+async def test_a_deployment_rolls_out_and_writes_stop(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment())
+    await cluster.create(DEPLOYMENTS, a_deployment())
     body = await cluster.eventually(WEB, rolled_out)
     assert condition_of(body, "Available")["status"] == "True"
     assert condition_of(body, "Progressing")["reason"] == "NewReplicaSetAvailable"
@@ -37,14 +37,14 @@ async def test_a_deployment_rolls_out_and_then_nobody_writes(cluster: Cluster) -
     assert len({pod["status"]["podIP"] for pod in pods}) == 3
     assert {pod["status"]["phase"] for pod in pods} == {"Running"}
     await asyncio.sleep(2)
-    assert await cluster.quiet(1800) == 0
+    assert await cluster.settle(1800) == 0
 
 
 @in_virtual_time
-async def test_an_update_never_leaves_the_bounds(cluster: Cluster) -> None:
+async def test_rolling_update_stays_within_surge_and_unavailable(cluster: Cluster) -> None:
     await cluster.node()
     rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=4, strategy=rolling))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=4, strategy=rolling))
     await cluster.eventually(WEB, rolled_out)
     await cluster.patch(WEB, image("web:2"))
     most, least = 0, 99
@@ -69,7 +69,7 @@ async def test_an_update_never_leaves_the_bounds(cluster: Cluster) -> None:
 @in_virtual_time
 async def test_going_back_reuses_the_old_set_under_a_new_revision(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment())
+    await cluster.create(DEPLOYMENTS, a_deployment())
     await cluster.eventually(WEB, rolled_out)
     await cluster.patch(WEB, image("web:2"))
     await cluster.eventually(WEB, rolled_out)
@@ -84,7 +84,7 @@ async def test_going_back_reuses_the_old_set_under_a_new_revision(cluster: Clust
 @in_virtual_time
 async def test_recreate_ends_every_old_pod_first(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(strategy={"type": "Recreate"}))
+    await cluster.create(DEPLOYMENTS, a_deployment(strategy={"type": "Recreate"}))
     await cluster.eventually(WEB, rolled_out)
     await cluster.patch(WEB, image("web:2"))
     while not rolled_out((await cluster.get(WEB)).body):
@@ -97,7 +97,7 @@ async def test_recreate_ends_every_old_pod_first(cluster: Cluster) -> None:
 async def test_a_rollout_that_cannot_succeed_exceeds_its_deadline(cluster: Cluster) -> None:
     await cluster.node()
     notes = {"kubelet.cloudmatrix.io/image-pull": "fail"}
-    await cluster.made(DEPLOYMENTS, a_deployment(progressDeadlineSeconds=30, notes=notes))
+    await cluster.create(DEPLOYMENTS, a_deployment(progressDeadlineSeconds=30, notes=notes))
     body = await cluster.eventually(WEB, lambda b: condition_of(b, "Progressing").get("status") == "False")
     assert condition_of(body, "Progressing")["reason"] == "ProgressDeadlineExceeded"
     assert condition_of(body, "Available")["status"] == "False"
@@ -111,7 +111,7 @@ async def test_a_rollout_that_cannot_succeed_exceeds_its_deadline(cluster: Clust
 @in_virtual_time
 async def test_paused_means_scaled_but_not_rolled(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment())
+    await cluster.create(DEPLOYMENTS, a_deployment())
     await cluster.eventually(WEB, rolled_out)
     await cluster.patch(WEB, {"spec": {"paused": True}})
     await cluster.patch(WEB, image("web:2"))
@@ -125,9 +125,9 @@ async def test_paused_means_scaled_but_not_rolled(cluster: Cluster) -> None:
 
 
 @in_virtual_time
-async def test_history_is_forgotten_beyond_its_limit(cluster: Cluster) -> None:
+async def test_old_sets_beyond_the_history_limit_are_deleted(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(revisionHistoryLimit=1))
+    await cluster.create(DEPLOYMENTS, a_deployment(revisionHistoryLimit=1))
     for number in range(1, 5):
         await cluster.patch(WEB, image(f"web:{number}"))
         await cluster.eventually(WEB, rolled_out)
@@ -139,22 +139,22 @@ async def test_history_is_forgotten_beyond_its_limit(cluster: Cluster) -> None:
 @in_virtual_time
 async def test_orphans_are_adopted_again(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment())
+    await cluster.create(DEPLOYMENTS, a_deployment())
     await cluster.eventually(WEB, rolled_out)
     pods = {pod["metadata"]["name"] for pod in await cluster.items(PODS)}
     await cluster.delete(WEB, propagationPolicy="Orphan")
     await cluster.eventually(DEPLOYMENTS, lambda b: not b["items"])
     assert not (await cluster.items(SETS))[0]["metadata"].get("ownerReferences")
-    await cluster.made(DEPLOYMENTS, a_deployment())
+    await cluster.create(DEPLOYMENTS, a_deployment())
     await cluster.eventually(WEB, rolled_out)
     assert {pod["metadata"]["name"] for pod in await cluster.items(PODS)} == pods
     assert len(await cluster.items(SETS)) == 1
 
 
 @in_virtual_time
-async def test_deleting_it_takes_everything_along(cluster: Cluster) -> None:
+async def test_deleting_a_deployment_deletes_its_dependents(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment())
+    await cluster.create(DEPLOYMENTS, a_deployment())
     await cluster.eventually(WEB, rolled_out)
     await cluster.delete(WEB)
     await cluster.eventually(PODS, lambda b: not b["items"])
@@ -164,9 +164,9 @@ async def test_deleting_it_takes_everything_along(cluster: Cluster) -> None:
 
 
 @in_virtual_time
-async def test_a_restart_between_any_two_turns_changes_nothing(cluster: Cluster) -> None:
+async def test_a_restart_between_any_two_reconciles_changes_nothing(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=4))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=4))
     for number in (1, 2, 3):
         await cluster.patch(WEB, image(f"web:{number}"))
         for _ in range(12):

@@ -25,9 +25,9 @@ def finished(body: dict[str, Any]) -> bool:
 
 
 @in_virtual_time
-async def test_a_job_runs_to_its_end_and_rests(cluster: Cluster) -> None:
+async def test_a_job_runs_to_completion(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(completions=5, parallelism=2))
+    await cluster.create(JOBS, a_job(completions=5, parallelism=2))
     body = await cluster.eventually(WORK, finished)
     assert condition_of(body, "Complete")["reason"] == "CompletionsReached"
     assert body["status"]["succeeded"] == 5
@@ -37,14 +37,14 @@ async def test_a_job_runs_to_its_end_and_rests(cluster: Cluster) -> None:
     assert {pod["status"]["phase"] for pod in pods} == {"Succeeded"}
     assert not any(pod["metadata"].get("finalizers") for pod in pods)
     await asyncio.sleep(2)
-    assert await cluster.quiet(1800) == 0
+    assert await cluster.settle(1800) == 0
 
 
 @in_virtual_time
-async def test_failures_wait_longer_each_time_and_then_it_is_enough(cluster: Cluster) -> None:
+async def test_failures_back_off_up_to_the_limit(cluster: Cluster) -> None:
     await cluster.node()
     began = cluster.now
-    await cluster.made(JOBS, a_job(["false"], backoffLimit=2))
+    await cluster.create(JOBS, a_job(["false"], backoffLimit=2))
     body = await cluster.eventually(WORK, finished)
     assert condition_of(body, "Failed")["reason"] == "BackoffLimitExceeded"
     assert body["status"]["failed"] == 3
@@ -54,7 +54,7 @@ async def test_failures_wait_longer_each_time_and_then_it_is_enough(cluster: Clu
 @in_virtual_time
 async def test_restarts_in_place_count_against_the_limit(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sh", "-c", "sleep 1; exit 3"], backoffLimit=2, restart="OnFailure"))
+    await cluster.create(JOBS, a_job(["sh", "-c", "sleep 1; exit 3"], backoffLimit=2, restart="OnFailure"))
     body = await cluster.eventually(WORK, finished)
     assert condition_of(body, "Failed")["reason"] == "BackoffLimitExceeded"
 
@@ -62,7 +62,7 @@ async def test_restarts_in_place_count_against_the_limit(cluster: Cluster) -> No
 @in_virtual_time
 async def test_a_job_has_a_deadline_and_a_time_to_live(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "1h"], activeDeadlineSeconds=20, ttlSecondsAfterFinished=60))
+    await cluster.create(JOBS, a_job(["sleep", "1h"], activeDeadlineSeconds=20, ttlSecondsAfterFinished=60))
     body = await cluster.eventually(WORK, finished)
     assert condition_of(body, "Failed")["reason"] == "DeadlineExceeded"
     assert 20 <= cluster.now < 25
@@ -74,7 +74,7 @@ async def test_a_job_has_a_deadline_and_a_time_to_live(cluster: Cluster) -> None
 @in_virtual_time
 async def test_indexes_are_each_done_once(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(completions=4, parallelism=3, completionMode="Indexed"))
+    await cluster.create(JOBS, a_job(completions=4, parallelism=3, completionMode="Indexed"))
     body = await cluster.eventually(WORK, finished)
     assert body["status"]["completedIndexes"] == "0-3"
     pods = await cluster.items(PODS)
@@ -86,7 +86,7 @@ async def test_indexes_are_each_done_once(cluster: Cluster) -> None:
 @in_virtual_time
 async def test_suspended_and_resumed(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "30"], suspend=True))
+    await cluster.create(JOBS, a_job(["sleep", "30"], suspend=True))
     body = await cluster.eventually(WORK, lambda b: condition_of(b, "Suspended").get("status") == "True")
     assert not await cluster.items(PODS)
     await cluster.patch(WORK, {"spec": {"suspend": False}})
@@ -102,7 +102,7 @@ async def test_suspended_and_resumed(cluster: Cluster) -> None:
 @in_virtual_time
 async def test_a_deleted_pod_is_a_failure_and_is_replaced(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "40"]))
+    await cluster.create(JOBS, a_job(["sleep", "40"]))
     await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
     name = (await cluster.items(PODS))[0]["metadata"]["name"]
     await cluster.delete(f"{PODS}/{name}")
@@ -113,7 +113,7 @@ async def test_a_deleted_pod_is_a_failure_and_is_replaced(cluster: Cluster) -> N
 @in_virtual_time
 async def test_crashes_neither_lose_nor_repeat_a_count(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "1"], completions=6, parallelism=3))
+    await cluster.create(JOBS, a_job(["sleep", "1"], completions=6, parallelism=3))
     for turns in range(40):
         await cluster.restart()
         for _ in range(turns):
@@ -127,36 +127,36 @@ async def test_crashes_neither_lose_nor_repeat_a_count(cluster: Cluster) -> None
 @in_virtual_time
 async def test_deleting_a_job_leaves_no_pod_behind(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "1h"], parallelism=3, completions=3))
+    await cluster.create(JOBS, a_job(["sleep", "1h"], parallelism=3, completions=3))
     await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 3)
     await cluster.delete(WORK, propagationPolicy="Background")
     await cluster.eventually(PODS, lambda b: not b["items"])
 
 
 @in_virtual_time
-async def test_what_nobody_acts_on_is_refused(cluster: Cluster) -> None:
+async def test_unsupported_job_fields_are_refused(cluster: Cluster) -> None:
     reported = await cluster.post(JOBS, a_job(successPolicy={"rules": [{"succeededCount": 1}]}))
     assert reported.code == 422
     assert "spec.successPolicy" in reported.causes
 
 
 @in_virtual_time
-async def test_pods_of_a_job_that_was_replaced_under_its_name_may_go(cluster: Cluster) -> None:
+async def test_pods_of_a_replaced_job_are_released(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "1h"]))
+    await cluster.create(JOBS, a_job(["sleep", "1h"]))
     await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
     former = (await cluster.items(PODS))[0]["metadata"]["name"]
     await asyncio.gather(
-        cluster.delete(WORK, propagationPolicy="Background"), cluster.made(JOBS, a_job(["sleep", "1h"]))
+        cluster.delete(WORK, propagationPolicy="Background"), cluster.create(JOBS, a_job(["sleep", "1h"]))
     )
     await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
     await cluster.eventually(PODS, lambda b: [pod["metadata"]["name"] != former for pod in b["items"]] == [True])
 
 
 @in_virtual_time
-async def test_a_pod_is_tracked_by_the_job_that_controls_it_and_by_nobody_else(cluster: Cluster) -> None:
+async def test_a_pod_is_tracked_only_by_its_controller_job(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(JOBS, a_job(["sleep", "1h"]))
+    await cluster.create(JOBS, a_job(["sleep", "1h"]))
     await cluster.eventually(WORK, lambda b: b.get("status", {}).get("ready") == 1)
     pod = (await cluster.items(PODS))[0]
     path = f"{PODS}/{pod['metadata']['name']}"
@@ -171,12 +171,12 @@ async def test_a_pod_is_tracked_by_the_job_that_controls_it_and_by_nobody_else(c
 
 
 @in_virtual_time
-async def test_after_a_restart_nobody_waits_for_the_count_of_an_orphan(cluster: Cluster) -> None:
+async def test_orphaned_pods_are_released_after_a_restart(cluster: Cluster) -> None:
     await cluster.api.manager.stop()
     pod = {
         "metadata": {"name": "p", "finalizers": [JOB_TRACKING_FINALIZER]},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
-    await cluster.made(PODS, pod)
+    await cluster.create(PODS, pod)
     await cluster.restart()
     await cluster.eventually(f"{PODS}/p", lambda b: "finalizers" not in b["metadata"])

@@ -50,14 +50,14 @@ def ready(body: dict[str, Any]) -> bool:
 
 
 @in_virtual_time
-async def test_probes_take_their_time(cluster: Cluster) -> None:
+async def test_probe_delays(cluster: Cluster) -> None:
     await cluster.node()
     probe = {"exec": {"command": ["true"]}}
     container = {
         "startupProbe": probe | {"initialDelaySeconds": 10},
         "readinessProbe": probe | {"initialDelaySeconds": 2, "periodSeconds": 5, "successThreshold": 3},
     }
-    await cluster.made(PODS, a_pod(container=container))
+    await cluster.create(PODS, a_pod(container=container))
     await cluster.eventually(BOX, phase(RUNNING))
     began = cluster.now
     await cluster.eventually(BOX, lambda b: b["status"]["containerStatuses"][0]["started"])
@@ -73,7 +73,7 @@ async def test_probes_take_their_time(cluster: Cluster) -> None:
 async def test_grace_and_finalizers_are_respected(cluster: Cluster) -> None:
     await cluster.node()
     notes = {"kubelet.cloudmatrix.io/stop-seconds": "20"}
-    await cluster.made(PODS, a_pod(notes=notes, finalizers=["example.test/hold"]))
+    await cluster.create(PODS, a_pod(notes=notes, finalizers=["example.test/hold"]))
     await cluster.eventually(BOX, ready)
     asked = cluster.now
     await cluster.delete(BOX)
@@ -81,7 +81,7 @@ async def test_grace_and_finalizers_are_respected(cluster: Cluster) -> None:
     assert 19 <= cluster.now - asked <= 22
     assert body["metadata"]["finalizers"] == ["example.test/hold"]
     await asyncio.sleep(5)
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
     await cluster.patch(BOX, {"metadata": {"finalizers": None}})
     assert (await cluster.get(BOX)).code == 404
 
@@ -90,7 +90,7 @@ async def test_grace_and_finalizers_are_respected(cluster: Cluster) -> None:
 async def test_a_pod_that_does_not_stop_is_killed_after_its_grace_period(cluster: Cluster) -> None:
     await cluster.node()
     notes = {"kubelet.cloudmatrix.io/stop-seconds": "500"}
-    await cluster.made(PODS, a_pod(notes=notes, terminationGracePeriodSeconds=7))
+    await cluster.create(PODS, a_pod(notes=notes, terminationGracePeriodSeconds=7))
     await cluster.eventually(BOX, ready)
     asked = cluster.now
     async with cluster.watch(PODS, resourceVersion=str(cluster.api.store.revision)) as stream:
@@ -108,10 +108,10 @@ async def test_nodes_that_are_not_ready_and_nodes_with_a_real_kubelet(cluster: C
     await cluster.node("n1")
     await cluster.node("n2")
     lease = {"metadata": {"name": "n2"}, "spec": {"holderIdentity": "n2", "leaseDurationSeconds": 40}}
-    await cluster.made("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease)
+    await cluster.create("/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases", lease)
     await cluster.patch("/api/v1/nodes/n1/status", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}})
     for node in ("n1", "n2"):
-        await cluster.made(PODS, a_pod(name=node, nodeName=node))
+        await cluster.create(PODS, a_pod(name=node, nodeName=node))
     await asyncio.sleep(60)
     assert {pod["status"]["phase"] for pod in await cluster.items(PODS)} == {"Pending"}
     await cluster.patch("/api/v1/nodes/n1/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}})
@@ -122,8 +122,8 @@ async def test_nodes_that_are_not_ready_and_nodes_with_a_real_kubelet(cluster: C
 @in_virtual_time
 async def test_pods_of_other_schedulers_and_gated_ones_are_left_alone(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(PODS, a_pod(name="npu", schedulerName="matrix-scheduler"))
-    await cluster.made(PODS, a_pod(name="gated", schedulingGates=[{"name": "example.test/wait"}]))
+    await cluster.create(PODS, a_pod(name="npu", schedulerName="matrix-scheduler"))
+    await cluster.create(PODS, a_pod(name="gated", schedulingGates=[{"name": "example.test/wait"}]))
     await asyncio.sleep(60)
     pods = {pod["metadata"]["name"]: pod for pod in await cluster.items(PODS)}
     assert "nodeName" not in pods["npu"]["spec"]
@@ -132,18 +132,18 @@ async def test_pods_of_other_schedulers_and_gated_ones_are_left_alone(cluster: C
 
 
 @in_virtual_time
-async def test_pods_wait_for_room_and_are_told_why(cluster: Cluster) -> None:
+async def test_unschedulable_pods_wait_with_a_reason(cluster: Cluster) -> None:
     await cluster.node("n1", huawei_com__Ascend910="8")
     asks = {"resources": {"limits": {"huawei.com/Ascend910": "8"}}}
-    await cluster.made(PODS, a_pod(name="first", container=asks))
+    await cluster.create(PODS, a_pod(name="first", container=asks))
     await cluster.eventually(f"{PODS}/first", ready)
-    await cluster.made(PODS, a_pod(container=asks))
+    await cluster.create(PODS, a_pod(container=asks))
     body = await cluster.eventually(BOX, lambda b: condition_of(b, "PodScheduled").get("reason") == "Unschedulable")
     assert (
         condition_of(body, "PodScheduled")["message"] == "0/1 nodes are available: 1 Insufficient huawei.com/Ascend910."
     )
     await asyncio.sleep(5)
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
     await cluster.delete(f"{PODS}/first")
     await cluster.eventually(BOX, ready)
     reasons = {event["reason"] for event in await cluster.items(f"{NS}/events")}
@@ -151,9 +151,9 @@ async def test_pods_wait_for_room_and_are_told_why(cluster: Cluster) -> None:
 
 
 @in_virtual_time
-async def test_crashes_wait_longer_each_time(cluster: Cluster) -> None:
+async def test_crashes_back_off_exponentially(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(PODS, a_pod(container={"command": ["sh", "-c", "sleep 1; exit 2"]}))
+    await cluster.create(PODS, a_pod(container={"command": ["sh", "-c", "sleep 1; exit 2"]}))
     await cluster.eventually(BOX, lambda b: b["status"].get("containerStatuses", [{}])[0].get("restartCount") == 3, 200)
     assert cluster.now >= 10 + 20 + 40
     body = await cluster.eventually(BOX, lambda b: "waiting" in b["status"]["containerStatuses"][0]["state"])
@@ -167,7 +167,7 @@ async def test_crashes_wait_longer_each_time(cluster: Cluster) -> None:
 async def test_init_containers_come_first_and_the_deadline_ends_all(cluster: Cluster) -> None:
     await cluster.node()
     first = {"name": "first", "image": "i", "command": ["sh", "-c", "echo prepared; sleep 5"]}
-    await cluster.made(PODS, a_pod(initContainers=[first], activeDeadlineSeconds=30))
+    await cluster.create(PODS, a_pod(initContainers=[first], activeDeadlineSeconds=30))
     body = await cluster.eventually(BOX, lambda b: condition_of(b, "Initialized").get("status") == "False")
     assert body["status"]["phase"] == "Pending"
     await cluster.eventually(BOX, ready)
@@ -182,7 +182,7 @@ async def test_init_containers_come_first_and_the_deadline_ends_all(cluster: Clu
 @in_virtual_time
 async def test_a_restart_after_every_single_write(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=2))
     restarts = 0
     while not rolled_out((await cluster.get(f"{DEPLOYMENTS}/web")).body):
         written = asyncio.Event()
@@ -193,16 +193,16 @@ async def test_a_restart_after_every_single_write(cluster: Cluster) -> None:
     assert restarts >= 5, restarts
     await asyncio.sleep(5)
     assert len(await cluster.items(PODS)) == 2
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
 
 
 @in_virtual_time
-async def test_a_node_that_says_it_is_emulated_becomes_ready(cluster: Cluster) -> None:
+async def test_node_with_the_emulated_annotation_becomes_ready(cluster: Cluster) -> None:
     notes = {
         "kubelet.cloudmatrix.io/emulated": "true",
         "kubelet.cloudmatrix.io/capacity": "cpu=64,huawei.com/Ascend910=8",
     }
-    await cluster.made("/api/v1/nodes", {"metadata": {"name": "big", "annotations": notes}})
+    await cluster.create("/api/v1/nodes", {"metadata": {"name": "big", "annotations": notes}})
     body = await cluster.eventually("/api/v1/nodes/big", ready)
     assert body["status"]["allocatable"] == {
         "cpu": "64",
@@ -211,15 +211,15 @@ async def test_a_node_that_says_it_is_emulated_becomes_ready(cluster: Cluster) -
         "pods": "110",
         "huawei.com/Ascend910": "8",
     }
-    await cluster.made(PODS, a_pod(container={"resources": {"limits": {"huawei.com/Ascend910": "8"}}}))
+    await cluster.create(PODS, a_pod(container={"resources": {"limits": {"huawei.com/Ascend910": "8"}}}))
     await cluster.eventually(BOX, ready)
-    assert await cluster.quiet(600) == 0
+    assert await cluster.settle(600) == 0
 
 
 @in_virtual_time
-async def test_pods_of_a_node_that_is_no_more_are_removed(cluster: Cluster) -> None:
+async def test_pods_of_deleted_nodes_are_removed(cluster: Cluster) -> None:
     await cluster.node("n1")
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=2))
     await cluster.eventually(f"{DEPLOYMENTS}/web", rolled_out)
     await cluster.node("n2")
     await cluster.delete("/api/v1/nodes/n1")
@@ -231,9 +231,9 @@ async def test_pods_of_a_node_that_is_no_more_are_removed(cluster: Cluster) -> N
 
 
 @in_virtual_time
-async def test_a_lost_node_gives_up_its_replicas_after_what_they_tolerate(cluster: Cluster) -> None:
+async def test_pods_of_a_lost_node_are_evicted_after_their_toleration(cluster: Cluster) -> None:
     await cluster.node("n1")
-    await cluster.made(DEPLOYMENTS, a_deployment(replicas=2))
+    await cluster.create(DEPLOYMENTS, a_deployment(replicas=2))
     await cluster.eventually(f"{DEPLOYMENTS}/web", rolled_out)
     await cluster.node("n2")
     lost = cluster.now
@@ -256,12 +256,12 @@ async def test_a_lost_node_gives_up_its_replicas_after_what_they_tolerate(cluste
 
 
 @in_virtual_time
-async def test_a_node_bears_the_taints_of_what_it_says(cluster: Cluster) -> None:
+async def test_node_conditions_become_taints(cluster: Cluster) -> None:
     def keys(body: Any) -> list[str]:
         return sorted(t["key"].removeprefix("node.kubernetes.io/") for t in body["spec"].get("taints") or [])
 
     path = "/api/v1/nodes/n1"
-    made = await cluster.made("/api/v1/nodes", {"metadata": {"name": "n1"}})
+    made = await cluster.create("/api/v1/nodes", {"metadata": {"name": "n1"}})
     assert keys(made.body) == ["not-ready"]
     for status, wanted in (("True", []), ("Unknown", ["unreachable"]), ("False", ["not-ready"]), ("True", [])):
         await cluster.patch(f"{path}/status", {"status": {"conditions": [{"type": "Ready", "status": status}]}})
@@ -271,19 +271,19 @@ async def test_a_node_bears_the_taints_of_what_it_says(cluster: Cluster) -> None
     own = {"key": "mine", "effect": "NoSchedule"}
     await cluster.patch(path, {"spec": {"unschedulable": False, "taints": [own]}})
     await cluster.eventually(path, lambda body: keys(body) == ["mine"])
-    assert await cluster.quiet() == 0
+    assert await cluster.settle() == 0
 
 
 @in_virtual_time
-async def test_a_pod_that_cannot_be_placed_keeps_no_other_from_its_node(cluster: Cluster) -> None:
+async def test_an_error_in_one_pod_does_not_hold_up_scheduling(cluster: Cluster) -> None:
     async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
         if verb == "UPDATE" and resource.storage == "pods" and new["metadata"]["name"] == "first":
             raise errors.forbidden("pods", "", "first", "nobody binds it")
 
     cluster.api.core.verbs.writer.validating.append(refuse)
-    await cluster.made(PODS, a_pod(name="first"))
+    await cluster.create(PODS, a_pod(name="first"))
     await asyncio.sleep(2)
-    await cluster.made(PODS, a_pod(name="second"))
+    await cluster.create(PODS, a_pod(name="second"))
     await cluster.node()
     await cluster.eventually(f"{PODS}/second", phase(RUNNING))
     cluster.api.core.verbs.writer.validating.remove(refuse)

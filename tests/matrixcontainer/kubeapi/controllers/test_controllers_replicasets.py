@@ -32,16 +32,16 @@ def owners(pod: dict[str, Any]) -> list[str]:
 
 
 @in_virtual_time
-async def test_what_matches_is_adopted_and_what_matches_no_more_released(cluster: Cluster) -> None:
+async def test_matching_pods_are_adopted_and_others_released(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(
+    await cluster.create(
         PODS,
         {
             "metadata": {"name": "stray", "labels": {"app": "web"}},
             "spec": {"containers": [{"name": "c", "image": "i"}]},
         },
     )
-    await cluster.made(SETS, a_set())
+    await cluster.create(SETS, a_set())
     await cluster.eventually(WEB, has_ready(2))
     assert owners((await cluster.get(f"{PODS}/stray")).body) == ["web"]
     assert len(await cluster.items(PODS)) == 2
@@ -54,9 +54,9 @@ async def test_what_matches_is_adopted_and_what_matches_no_more_released(cluster
 
 
 @in_virtual_time
-async def test_it_is_scaled_and_counts_what_is_available(cluster: Cluster) -> None:
+async def test_scaling_and_available_replicas(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(SETS, a_set(minReadySeconds=20))
+    await cluster.create(SETS, a_set(minReadySeconds=20))
     await cluster.eventually(WEB, has_ready(2))
     assert "availableReplicas" not in (await cluster.get(WEB)).body["status"]
     await cluster.eventually(WEB, lambda b: b["status"].get("availableReplicas") == 2)
@@ -72,7 +72,7 @@ async def test_it_is_scaled_and_counts_what_is_available(cluster: Cluster) -> No
 @in_virtual_time
 async def test_a_pod_that_is_deleted_is_replaced(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(SETS, a_set(1))
+    await cluster.create(SETS, a_set(1))
     await cluster.eventually(WEB, has_ready(1))
     first = (await cluster.items(PODS))[0]["metadata"]["name"]
     await cluster.delete(f"{PODS}/{first}")
@@ -81,24 +81,24 @@ async def test_a_pod_that_is_deleted_is_replaced(cluster: Cluster) -> None:
 
 
 @in_virtual_time
-async def test_a_refusal_is_told_and_tried_again(cluster: Cluster) -> None:
+async def test_a_failed_creation_is_reported_and_retried(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made(SETS, a_set(pod={"priorityClassName": "high"}))
+    await cluster.create(SETS, a_set(pod={"priorityClassName": "high"}))
     body = await cluster.eventually(WEB, lambda b: condition_of(b, "ReplicaFailure").get("status") == "True")
     assert condition_of(body, "ReplicaFailure")["reason"] == "FailedCreate"
     assert "no PriorityClass with name high" in condition_of(body, "ReplicaFailure")["message"]
-    assert await cluster.quiet(600) < 60
-    await cluster.made("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
+    assert await cluster.settle(600) < 60
+    await cluster.create("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
     body = await cluster.eventually(WEB, has_ready(2))
     assert not condition_of(body, "ReplicaFailure")
 
 
 @in_virtual_time
-async def test_a_namespace_with_workloads_goes_away(cluster: Cluster) -> None:
+async def test_a_namespace_with_workloads_is_deleted(cluster: Cluster) -> None:
     await cluster.node()
-    await cluster.made("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    await cluster.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     path = DEPLOYMENTS.replace("default", "team")
-    await cluster.made(path, a_deployment())
+    await cluster.create(path, a_deployment())
     await cluster.eventually(f"{path}/web", rolled_out)
     await cluster.delete("/api/v1/namespaces/team")
     await cluster.eventually("/api/v1/namespaces", lambda b: "team" not in [n["metadata"]["name"] for n in b["items"]])

@@ -87,7 +87,7 @@ def test_old_sets_shrink_while_enough_serve(unavailable: int, new: Any, olds: li
     )
 
 
-def test_a_wish_is_shared_by_the_sets_of_a_rollout() -> None:
+def test_sets_are_scaled_proportionally() -> None:
     notes = {DESIRED: "10", MAXIMUM: "12"}
     sets = RolloutSets(a_set("n2", 8, 3, notes), [a_set("o1", 4, 4, notes)])
     desired = deployment(20, 2, 0)
@@ -105,7 +105,7 @@ def test_the_hash_names_the_template_and_nothing_else() -> None:
     assert template_hash(template, 0) == template_hash(labelled, 0) != template_hash(template, 1)
 
 
-def test_who_is_deleted_first() -> None:
+def test_pod_deletion_order() -> None:
     def pod(name: str, **facts: Any) -> PodInfo:
         return PodInfo(("d", name), node="n1", phase="Running", ready_since=100.0, created=50.0, **facts)
 
@@ -141,7 +141,7 @@ NODE = NodeInfo(
         ({"nodeSelector": {"zone": "a"}}, {}, ""),
     ],
 )  # fmt: skip
-def test_obstacles(spec: dict[str, Any], asks: dict[str, int], why: str) -> None:
+def test_scheduling_filters(spec: dict[str, Any], asks: dict[str, int], why: str) -> None:
     assert filter_reason({"spec": spec}, asks, NODE, {}) == why
 
 

@@ -32,7 +32,7 @@ async def _owner(talk: Talk, name: str = "owner", **meta: Any) -> dict[str, Any]
     return (await talk.post(CM, {"metadata": {"name": name} | meta})).body
 
 
-def gone(reported: Any) -> bool:
+def is_deleted(reported: Any) -> bool:
     return reported.code == 404
 
 
@@ -47,13 +47,13 @@ def _refuse(talk: Talk, refused: str, *names: str) -> Callable[[], None]:
     return lambda: talk.api.core.verbs.writer.validating.remove(refuse)
 
 
-async def test_background_deletion_takes_dependents_along(talk: Talk) -> None:
+async def test_background_deletion_deletes_dependents(talk: Talk) -> None:
     owner = await _owner(talk)
     child = (await talk.post(CM, owned("child", owner))).body
     await talk.post(CM, owned("grandchild", child))
     assert (await talk.delete(f"{CM}/owner", {"propagationPolicy": "Background"})).body["status"] == "Success"
-    await talk.until(f"{CM}/child", gone)
-    await talk.until(f"{CM}/grandchild", gone)
+    await talk.until(f"{CM}/child", is_deleted)
+    await talk.until(f"{CM}/grandchild", is_deleted)
 
 
 async def test_foreground_waits_for_blocking_dependents(talk: Talk) -> None:
@@ -62,22 +62,22 @@ async def test_foreground_waits_for_blocking_dependents(talk: Talk) -> None:
     await talk.post(CM, owned("loose", owner, block=False))
     reported = await talk.delete(f"{CM}/owner", {"propagationPolicy": "Foreground"})
     assert reported.body["metadata"]["finalizers"] == ["foregroundDeletion"]
-    await talk.until(f"{CM}/loose", gone)
+    await talk.until(f"{CM}/loose", is_deleted)
     await talk.until(f"{CM}/held", lambda s: "deletionTimestamp" in s.body["metadata"])
     assert (await talk.get(f"{CM}/owner")).code == 200
     await talk.patch(f"{CM}/held", {"metadata": {"finalizers": None}})
-    await talk.until(f"{CM}/owner", gone)
+    await talk.until(f"{CM}/owner", is_deleted)
 
 
 async def test_orphans_lose_the_reference_and_live(talk: Talk) -> None:
     owner = await _owner(talk)
     await talk.post(CM, owned("child", owner))
     await talk.delete(f"{CM}/owner", {"propagationPolicy": "Orphan"})
-    await talk.until(f"{CM}/owner", gone)
+    await talk.until(f"{CM}/owner", is_deleted)
     assert "ownerReferences" not in (await talk.get(f"{CM}/child")).body["metadata"]
 
 
-async def test_a_dependent_that_cannot_be_orphaned_keeps_no_other_from_it(talk: Talk) -> None:
+async def test_an_error_in_one_dependent_does_not_hold_up_orphaning(talk: Talk) -> None:
     owner = await _owner(talk)
     for name in ("a", "kept", "z"):
         await talk.post(CM, owned(name, owner))
@@ -88,7 +88,7 @@ async def test_a_dependent_that_cannot_be_orphaned_keeps_no_other_from_it(talk: 
     assert (await talk.get(f"{CM}/owner")).body["metadata"]["finalizers"] == ["orphan"]
     give_in()
     await talk.patch(f"{CM}/kept", {"metadata": {"labels": {"look": "again"}}})
-    await talk.until(f"{CM}/owner", gone)
+    await talk.until(f"{CM}/owner", is_deleted)
     assert "ownerReferences" not in (await talk.get(f"{CM}/kept")).body["metadata"]
 
 
@@ -100,13 +100,13 @@ async def test_a_second_living_owner_keeps_the_dependent(talk: Talk) -> None:
     assert reported.body["metadata"]["ownerReferences"][0]["name"] == "two"
 
 
-async def test_a_circle_does_not_hang(talk: Talk) -> None:
+async def test_an_owner_cycle_is_collected(talk: Talk) -> None:
     one = await _owner(talk, "one")
     two = (await talk.post(CM, owned("two", one))).body
     await talk.patch(f"{CM}/one", {"metadata": owned("one", two)["metadata"]})
     await talk.delete(f"{CM}/one", {"propagationPolicy": "Foreground"})
-    await talk.until(f"{CM}/one", gone)
-    await talk.until(f"{CM}/two", gone)
+    await talk.until(f"{CM}/one", is_deleted)
+    await talk.until(f"{CM}/two", is_deleted)
 
 
 async def test_an_owner_elsewhere_counts_as_absent(talk: Talk) -> None:
@@ -114,20 +114,20 @@ async def test_an_owner_elsewhere_counts_as_absent(talk: Talk) -> None:
     await talk.post(NS, {"metadata": {"name": "team"}})
     path = "/api/v1/namespaces/team/configmaps"
     await talk.post(path, owned("child", owner))
-    await talk.until(f"{path}/child", gone)
+    await talk.until(f"{path}/child", is_deleted)
 
 
 async def test_custom_owners(widgets: Talk) -> None:
     owner = (await widgets.post(WIDGETS, a_widget())).body
     await widgets.post(CM, owned("child", owner))
     await widgets.delete(f"{WIDGETS}/one", {"propagationPolicy": "Background"})
-    await widgets.until(f"{CM}/child", gone)
+    await widgets.until(f"{CM}/child", is_deleted)
 
 
 # ---- namespaces
 
 
-async def test_standing_namespaces(talk: Talk) -> None:
+async def test_system_namespaces_exist(talk: Talk) -> None:
     names = [item["metadata"]["name"] for item in (await talk.get(NS)).body["items"]]
     assert names == ["default", "kube-node-lease", "kube-public", "kube-system"]
     for name in ("default", "kube-system", "kube-public"):
@@ -135,7 +135,7 @@ async def test_standing_namespaces(talk: Talk) -> None:
         assert (reported.code, reported.body["reason"]) == (403, "Forbidden")
 
 
-async def test_birth_of_a_namespace(talk: Talk) -> None:
+async def test_namespace_creation(talk: Talk) -> None:
     reported = await talk.post(NS, {"metadata": {"name": "team"}})
     assert reported.body["status"] == {"phase": "Active"}
     assert reported.body["spec"] == {"finalizers": ["kubernetes"]}
@@ -155,7 +155,7 @@ async def test_a_deleted_namespace_is_emptied(widgets: Talk) -> None:
     refused = await widgets.post(f"{NS}/team/secrets", {"metadata": {"name": "t"}})
     assert refused.code == 403
     assert refused.body["details"]["causes"][0]["reason"] == "NamespaceTerminating"
-    await widgets.until(f"{NS}/team/secrets/s", gone)
+    await widgets.until(f"{NS}/team/secrets/s", is_deleted)
 
     def described(reported: Any) -> bool:
         return any(c["type"] == "NamespaceFinalizersRemaining" for c in reported.body["status"].get("conditions", []))
@@ -164,10 +164,10 @@ async def test_a_deleted_namespace_is_emptied(widgets: Talk) -> None:
     text = next(c["message"] for c in reported.body["status"]["conditions"] if c["type"] == "NamespaceContentRemaining")
     assert "widgets.example.test has 1 resource instances" in text
     await widgets.patch(f"{team}/held", {"metadata": {"finalizers": None}})
-    await widgets.until(f"{NS}/team", gone)
+    await widgets.until(f"{NS}/team", is_deleted)
 
 
-async def test_what_admission_keeps_in_a_namespace_keeps_nothing_else_there(talk: Talk) -> None:
+async def test_undeletable_object_does_not_hold_up_namespace_deletion(talk: Talk) -> None:
     await talk.post(NS, {"metadata": {"name": "team"}})
     for plural in ("configmaps", "secrets", "services"):
         for name in ("a", "kept", "z") if plural == "configmaps" else ("a",):
@@ -176,7 +176,7 @@ async def test_what_admission_keeps_in_a_namespace_keeps_nothing_else_there(talk
     give_in = _refuse(talk, "DELETE", "kept")
     await talk.delete(f"{NS}/team")
     for path in ("configmaps/a", "configmaps/z", "secrets/a", "services/a"):
-        await talk.until(f"{NS}/team/{path}", gone)
+        await talk.until(f"{NS}/team/{path}", is_deleted)
     wanted = "NamespaceDeletionContentFailure"
 
     def failure(reported: Any) -> Any:
@@ -189,10 +189,10 @@ async def test_what_admission_keeps_in_a_namespace_keeps_nothing_else_there(talk
     assert reported["message"] == text
     give_in()
     await talk.delete(f"{NS}/team/configmaps/kept")
-    await talk.until(f"{NS}/team", gone)
+    await talk.until(f"{NS}/team", is_deleted)
 
 
-async def test_what_admission_keeps_of_a_definition_keeps_no_other_object_of_it(widgets: Talk) -> None:
+async def test_undeletable_object_does_not_hold_up_crd_deletion(widgets: Talk) -> None:
     for name in ("a", "kept", "z"):
         assert (await widgets.post(WIDGETS, a_widget(name))).code == 201
     give_in = _refuse(widgets, "DELETE", "kept")
@@ -203,11 +203,11 @@ async def test_what_admission_keeps_of_a_definition_keeps_no_other_object_of_it(
         found = {c["type"]: c for c in reported.body["status"]["conditions"]}
         return found["Terminating"]["reason"] == "InstanceDeletionFailed"
 
-    await widgets.until(f"{WIDGETS}/z", gone)
+    await widgets.until(f"{WIDGETS}/z", is_deleted)
     await widgets.until(definition, failed)
     give_in()
     await widgets.delete(f"{WIDGETS}/kept")
-    await widgets.until(definition, gone)
+    await widgets.until(definition, is_deleted)
 
 
 async def test_a_namespace_with_a_bound_pod_waits_for_its_kubelet(talk: Talk) -> None:
@@ -219,10 +219,10 @@ async def test_a_namespace_with_a_bound_pod_waits_for_its_kubelet(talk: Talk) ->
     reported = await talk.until(f"{pods}/p", lambda s: "deletionTimestamp" in s.body["metadata"])
     assert reported.body["metadata"]["deletionGracePeriodSeconds"] == 30
     await talk.delete(f"{pods}/p", {"gracePeriodSeconds": 0})
-    await talk.until(f"{NS}/team", gone)
+    await talk.until(f"{NS}/team", is_deleted)
 
 
-async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
+async def test_events_expire_after_an_hour(talk: Talk) -> None:
     path = f"{NS}/default/events"
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     assert (await talk.post(path, event)).code == 201
@@ -232,7 +232,7 @@ async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
     assert (await talk.get(f"{path}/e")).code == 404
 
 
-async def test_an_event_lives_an_hour_from_its_last_write_whatever_it_says_and_whoever_objects(talk: Talk) -> None:
+async def test_event_expiry_counts_from_its_last_write(talk: Talk) -> None:
     _refuse(talk, "DELETE", "once", "held")
     path = f"{NS}/default/events"
     event = {"involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}

@@ -36,33 +36,33 @@ async def evict(talk: Talk, name: str, **more: Any) -> Answer:
     return await talk.post(f"{NS}/pods/{name}/eviction", eviction | more)
 
 
-async def counted(talk: Talk, *wanted: int) -> None:
+async def await_counts(talk: Talk, *wanted: int) -> None:
     """(healthy, desired, expected, allowed)"""
     keys = ("currentHealthy", "desiredHealthy", "expectedPods", "disruptionsAllowed")
     await talk.until(f"{BUDGETS}/b", lambda reported: tuple(reported.body["status"].get(key) for key in keys) == wanted)
 
 
-async def test_evictions_take_from_the_budget_until_none_is_left(talk: Talk) -> None:
+async def test_evictions_decrement_the_budget(talk: Talk) -> None:
     for name in ("p1", "p2", "p3"):
         await a_pod(talk, name)
     await a_budget(talk, minAvailable=2)
-    await counted(talk, 3, 2, 3, 1)
+    await await_counts(talk, 3, 2, 3, 1)
     assert (await evict(talk, "p1", deleteOptions={"dryRun": ["All"]})).code == 201
     assert (await evict(talk, "p1")).code == 201
     assert (await talk.get(f"{NS}/pods/p1")).code == 404
     reported = await evict(talk, "p2")
     assert (reported.code, reported.body["reason"]) == (429, "TooManyRequests")
     assert reported.body["message"] == "Cannot evict pod as it would violate the pod's disruption budget."
-    await counted(talk, 2, 2, 2, 0)
+    await await_counts(talk, 2, 2, 2, 0)
     cause = (await evict(talk, "p2")).body["details"]["causes"][0]
     text = "The disruption budget b needs 2 healthy pods and has 2 currently"
     assert cause == {"reason": "DisruptionBudget", "message": text}
     await a_pod(talk, "p4")
-    await counted(talk, 3, 2, 3, 1)
+    await await_counts(talk, 3, 2, 3, 1)
     assert (await evict(talk, "p2")).code == 201
 
 
-async def test_percentages_are_of_what_the_owner_wants(talk: Talk) -> None:
+async def test_percentages_are_of_the_owners_replicas(talk: Talk) -> None:
     template = {"metadata": {"labels": LABELS}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
     spec = {"replicas": 10, "selector": {"matchLabels": LABELS}, "template": template}
     set_ = await talk.post("/apis/apps/v1/namespaces/default/replicationcontrollers", {})
@@ -74,16 +74,16 @@ async def test_percentages_are_of_what_the_owner_wants(talk: Talk) -> None:
     for name in ("p1", "p2", "p3", "p4"):
         await a_pod(talk, name, ownerReferences=[owner | {"uid": made.body["metadata"]["uid"]}])
     await a_budget(talk, maxUnavailable="75%")
-    await counted(talk, 4, 2, 10, 2)
+    await await_counts(talk, 4, 2, 10, 2)
 
 
-async def test_who_is_not_counted_by_a_budget(talk: Talk) -> None:
+async def test_pods_not_counted_by_a_budget(talk: Talk) -> None:
     await a_pod(talk, "ready")
     await a_pod(talk, "lame", ready=False)
     await a_pod(talk, "done")
     await talk.patch(f"{NS}/pods/done/status", {"status": {"phase": "Succeeded"}})
     await a_budget(talk, minAvailable=1)
-    await counted(talk, 1, 1, 2, 0)
+    await await_counts(talk, 1, 1, 2, 0)
     assert (await evict(talk, "ready")).code == 429
     assert (await evict(talk, "lame")).code == 201
     assert (await evict(talk, "done")).code == 201
@@ -108,25 +108,25 @@ async def test_two_budgets_over_one_pod(talk: Talk) -> None:
         {"minAvailable": -1},
     ],
 )
-async def test_bounds_that_are_none(talk: Talk, spec: dict[str, Any]) -> None:
+async def test_invalid_budget_bounds(talk: Talk, spec: dict[str, Any]) -> None:
     assert (await talk.post(BUDGETS, {"metadata": {"name": "b"}, "spec": spec})).code == 422
 
 
 @in_virtual_time
-async def test_an_eviction_that_came_to_nothing_is_given_back_after_two_minutes(cluster: Cluster) -> None:
+async def test_eviction_without_effect_expires_after_two_minutes(cluster: Cluster) -> None:
     for name in ("p1", "p2", "p3"):
         await a_pod(cluster, name)
     await a_budget(cluster, minAvailable=2)
-    await counted(cluster, 3, 2, 3, 1)
+    await await_counts(cluster, 3, 2, 3, 1)
     refused = await evict(cluster, "p1", deleteOptions={"preconditions": {"uid": "of-another"}})
     assert refused.code == 409
-    await counted(cluster, 2, 2, 3, 0)
+    await await_counts(cluster, 2, 2, 3, 0)
     began = cluster.now
     await cluster.eventually(f"{BUDGETS}/b", lambda b: b["status"]["disruptionsAllowed"] == 1, within_s=180)
     assert 118 <= cluster.now - began <= 122
 
 
-async def test_a_budget_that_cannot_be_written_keeps_no_other_from_being_counted(talk: Talk) -> None:
+async def test_an_error_in_one_budget_does_not_hold_up_the_others(talk: Talk) -> None:
     async def refuse(resource: Resource, verb: str, new: Any, old: Any, options: Options) -> None:
         if verb == "UPDATE" and new["metadata"]["name"] == "a":
             raise errors.forbidden(resource.plural, resource.group, "a", "nobody writes to it")
@@ -135,4 +135,4 @@ async def test_a_budget_that_cannot_be_written_keeps_no_other_from_being_counted
     await a_budget(talk, "a", minAvailable=1)
     await a_budget(talk, "b", minAvailable=1)
     await a_pod(talk, "p")
-    await counted(talk, 1, 1, 1, 0)
+    await await_counts(talk, 1, 1, 1, 0)

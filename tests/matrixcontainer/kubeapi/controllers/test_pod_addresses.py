@@ -24,7 +24,7 @@ def seen(pods: PodIndex, name: str, uid: str = "", **status: Any) -> PodInfo:
     return pods.put(Record(("pods", "d", name), uid or name, 1, orjson.dumps(body)))[1]
 
 
-def test_a_promise_lasts_until_the_status_shows_it() -> None:
+def test_address_assignment_lasts_until_the_status_shows_it() -> None:
     pods = PodIndex()
     a = seen(pods, "a")
     assert pods.assign_address(a, ADDRESS) == ADDRESS
@@ -39,7 +39,7 @@ def test_a_promise_lasts_until_the_status_shows_it() -> None:
 
 
 @pytest.mark.parametrize("end", ["gone", "failed", "replaced", "shown otherwise"])
-def test_what_was_promised_to_a_pod_that_never_had_it_is_free_again(end: str) -> None:
+def test_address_of_a_deleted_pod_is_reusable(end: str) -> None:
     pods = PodIndex()
     assert pods.assign_address(seen(pods, "a"), ADDRESS) == ADDRESS
     match end:

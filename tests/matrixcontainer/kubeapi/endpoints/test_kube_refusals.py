@@ -12,7 +12,7 @@ PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 
 
 @pytest.mark.parametrize("failure", [TypeError("no such thing"), KeyError("spec")])
-async def test_a_mistake_of_the_server_is_recorded_and_no_bad_request(
+async def test_server_error_is_recorded_as_internal_error(
     talk: Talk, monkeypatch: pytest.MonkeyPatch, failure: Exception
 ) -> None:
     def broken(*_: Any) -> None:
@@ -25,7 +25,7 @@ async def test_a_mistake_of_the_server_is_recorded_and_no_bad_request(
     talk.api.core.failures.clear()
 
 
-async def test_what_is_nested_too_deeply_is_the_clients_mistake(talk: Talk) -> None:
+async def test_too_deep_nesting_is_a_bad_request(talk: Talk) -> None:
     await talk.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
     await talk.post(WIDGETS, a_widget(spec={}))
     deep = b'{"spec":' + b'{"a":' * 300 + b"1" + b"}" * 301
@@ -34,7 +34,7 @@ async def test_what_is_nested_too_deeply_is_the_clients_mistake(talk: Talk) -> N
         assert (reported.code, reported.body["reason"]) == (400, "BadRequest")
 
 
-async def test_the_deepest_object_is_shown_in_every_form(talk: Talk) -> None:
+async def test_deepest_object_is_served_in_every_form(talk: Talk) -> None:
     await talk.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
     for depth in range(256, 0, -1):
         spec: Any = 1

@@ -26,13 +26,13 @@ async def made_with(talk: Talk, hooks: Hooks, *operations: dict[str, Any]) -> An
     return await talk.post(WIDGETS, a_widget())
 
 
-async def test_admission_moves_no_object_to_another_namespace(widgets: Talk, hooks: Hooks) -> None:
+async def test_admission_cannot_change_the_namespace(widgets: Talk, hooks: Hooks) -> None:
     moved = await made_with(widgets, hooks, {"op": "replace", "path": "/metadata/namespace", "value": "kube-system"})
     assert (moved.code, moved.body["reason"]) == (400, "BadRequest")
     assert (await widgets.get(WIDGETS)).body["items"] == []
 
 
-async def test_admission_takes_nothing_of_the_servers_away(widgets: Talk, hooks: Hooks) -> None:
+async def test_admission_cannot_remove_server_fields(widgets: Talk, hooks: Hooks) -> None:
     operations = [
         {"op": "remove", "path": "/metadata/namespace"},
         {"op": "remove", "path": "/metadata/uid"},
@@ -63,7 +63,7 @@ async def test_admission_takes_nothing_of_the_servers_away(widgets: Talk, hooks:
     ],
 )
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
-async def test_an_answer_of_wrong_types_is_a_failed_call(
+async def test_mistyped_webhook_response_is_a_failed_call(
     widgets: Talk, hooks: Hooks, part: dict[str, Any], policy: str
 ) -> None:
     odd = hooks.hook("/odd", lambda request: {"allowed": True} | part, failurePolicy=policy)
@@ -76,7 +76,7 @@ async def test_an_answer_of_wrong_types_is_a_failed_call(
         assert "couldn't decode the answer: response." in made.body["message"]
 
 
-async def test_nulls_in_an_answer_are_as_if_they_were_not_there(widgets: Talk, hooks: Hooks) -> None:
+async def test_nulls_in_a_webhook_response_count_as_absent(widgets: Talk, hooks: Hooks) -> None:
     nulls = {"status": None, "warnings": None, "patch": None, "patchType": None, "auditAnnotations": None}
     await configure(widgets, "mutating", hooks.hook("/nulls", lambda request: {"allowed": True} | nulls))
     assert (await widgets.post(WIDGETS, a_widget())).code == 201

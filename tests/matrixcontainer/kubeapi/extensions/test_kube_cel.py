@@ -118,7 +118,7 @@ def rules(base: dict[str, Any], *found: dict[str, Any] | str) -> dict[str, Any]:
         ({"type": "array", "items": rules(TEXTS | {"maxItems": 100}, "self.all(x, self.all(y, x == y))")}, "exceeds budget by factor"),
     ],
 )  # fmt: skip
-def test_rules_that_cannot_be_right(schema: dict[str, Any], text: str) -> None:
+def test_invalid_rules(schema: dict[str, Any], text: str) -> None:
     assert any(text in cause.message for cause in validate_rules(schema, PATH)), validate_rules(schema, PATH)
 
 
@@ -134,11 +134,11 @@ def test_rules_that_cannot_be_right(schema: dict[str, Any], text: str) -> None:
         rules({"x-kubernetes-int-or-string": True}, "type(self) == int ? self < 5 : self == '50%'"),
     ],
 )  # fmt: skip
-def test_rules_that_are(schema: dict[str, Any]) -> None:
+def test_valid_rules(schema: dict[str, Any]) -> None:
     assert validate_rules(schema, PATH) == []
 
 
-def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cost_limits_of_a_call_and_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "CALL_MAX", 1000)
     monkeypatch.setattr(cost, "REQUEST_MAX", 2000)
     pairs = Schema(rules(TEXTS, {"rule": "self.all(x, self.exists(y, x == y))", "message": "odd"}))
@@ -153,7 +153,7 @@ def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(reported) == 1
 
 
-def test_a_rule_that_fails_has_cost_what_it_has_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_rule_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost, "REQUEST_MAX", 2000)
     failing = Schema({"type": "array", "items": rules(TEXTS, "self.all(x, x != '') && 1 / 0 == 1")})
     reported = check(failing, [["a"] * 100] * 400, None)  # type: ignore[arg-type]
@@ -169,6 +169,6 @@ def test_a_rule_that_fails_has_cost_what_it_has_cost(monkeypatch: pytest.MonkeyP
         ("self.n == 2", {"n": 1}, "failed rule: self.n == 2"),
     ],
 )
-def test_the_words_of_failures(rule: str, value: Any, text: str) -> None:
+def test_failure_messages(rule: str, value: Any, text: str) -> None:
     causes = check(Schema(rules(PAIR, rule)), value, None)
     assert [cause.message for cause in causes] == [f'Invalid value: "object": {text}']

@@ -35,6 +35,6 @@ def test_functions_of_the_network(expression: str) -> None:
 @pytest.mark.parametrize(
     "expression", ["ip('x').family() == 4", "cidr('10.0.0.0').prefixLength() == 8", "url('a b:c') == url('d')"]
 )
-def test_what_is_none_has_no_value(expression: str) -> None:
+def test_empty_optional_has_no_value(expression: str) -> None:
     with pytest.raises(ValueError, match=r"parse error|does not appear to be"):
         evaluate(expression, {})

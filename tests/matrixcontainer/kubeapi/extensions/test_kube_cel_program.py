@@ -51,7 +51,7 @@ def outcome(run: Any, failures: tuple[type[BaseException], ...]) -> Any:
 
 @settings(max_examples=150, deadline=None)
 @given(expressions())
-def test_as_the_original_evaluates(expression: str) -> None:
+def test_same_result_as_celpy(expression: str) -> None:
     tree = ORACLE.compile(expression)
     theirs = outcome(ORACLE.program(tree).evaluate, (celpy.CELEvalError, *FAILURES))
     ours = outcome(program(tree), FAILURES)
@@ -82,7 +82,7 @@ def test_as_the_original_evaluates(expression: str) -> None:
         ("nobody == 1", "undeclared reference to 'nobody' (in container '')"),
     ],
 )
-def test_values_and_words_of_failures(expression: str, value: Any) -> None:
+def test_values_and_failure_messages(expression: str, value: Any) -> None:
     _, run = environment().compile(expression)
     try:
         found = run({name: plain_cel(current) for name, current in VALUES.items()})

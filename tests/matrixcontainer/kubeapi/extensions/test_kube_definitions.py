@@ -87,7 +87,7 @@ async def test_refused_rules(talk: Talk, rule: str, text: str) -> None:
     assert text in reported.causes[f"{ROOT}.properties[spec].x-kubernetes-validations[0].rule"]
 
 
-async def test_rules_judge_objects_and_changes(talk: Talk) -> None:
+async def test_rules_validate_objects_and_transitions(talk: Talk) -> None:
     rules = [
         {"rule": "self.size % 2 == 0", "message": "size must be even"},
         {"rule": "self.color == oldSelf.color", "message": "color is immutable", "fieldPath": ".color"},
@@ -104,7 +104,7 @@ async def test_rules_judge_objects_and_changes(talk: Talk) -> None:
     assert (await talk.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": 3}})).code == 422
 
 
-async def test_ratcheting_spares_what_did_not_change(talk: Talk) -> None:
+async def test_ratcheting_skips_unchanged_values(talk: Talk) -> None:
     await talk.define(a_crd())
     await talk.post(WIDGETS, a_widget(spec={"size": 50}))
     crd = (await talk.get(ONE)).body
@@ -115,7 +115,7 @@ async def test_ratcheting_spares_what_did_not_change(talk: Talk) -> None:
     assert (await talk.post(WIDGETS, a_widget("two", spec={"size": 50}))).code == 422
 
 
-async def test_new_defaults_show_on_stored_objects(talk: Talk) -> None:
+async def test_new_defaults_apply_to_stored_objects(talk: Talk) -> None:
     await talk.define(a_crd())
     await talk.post(WIDGETS, a_widget())
     crd = (await talk.get(ONE)).body
@@ -199,7 +199,7 @@ async def test_nulls(widgets: Talk) -> None:
     assert (await widgets.post(WIDGETS, a_widget("two", spec={"size": None}))).code == 422
 
 
-async def test_names_that_come_free_are_taken(widgets: Talk) -> None:
+async def test_freed_names_are_accepted(widgets: Talk) -> None:
     crd = a_crd(names={"plural": "gadgets", "singular": "gadget", "kind": "Widget", "shortNames": []})
     crd["metadata"]["name"] = "gadgets.example.test"
     await widgets.post(CRDS, crd)

@@ -35,7 +35,7 @@ from matrixcontainer.kubeapi.schema.types import table
         ("123456789k", "123456789k"),
     ],
 )
-def test_amounts_are_spelled_as_short_as_is_exact(text: str, shortest: str) -> None:
+def test_quantities_are_canonical(text: str, shortest: str) -> None:
     assert canonical(text) == shortest
     assert canonical(shortest) == shortest
 
@@ -51,23 +51,23 @@ def test_amounts_are_spelled_as_short_as_is_exact(text: str, shortest: str) -> N
         ("1mi", "unable to parse quantity's suffix"),
     ],
 )
-def test_what_is_no_amount_says_why(text: str, why: str) -> None:
+def test_invalid_quantity_messages(text: str, why: str) -> None:
     with pytest.raises(InvalidQuantity, match=why):
         canonical(text)
 
 
 @pytest.mark.parametrize("text", ["", "Yg==", "YWJj", "YW\nJj", None])
-def test_base64_is_taken(text: str | None) -> None:
+def test_base64_is_accepted(text: str | None) -> None:
     conversion._check_base64(text)
 
 
 @pytest.mark.parametrize("text", ["v", "not base64!", "YQ=", "YQ=x", "YQ==x", "=", "YWJ", 5])
-def test_what_is_no_base64_is_refused(text: Any) -> None:
+def test_invalid_base64_is_refused(text: Any) -> None:
     with pytest.raises(conversion.DecodingError, match="base64"):
         conversion._check_base64(text)
 
 
-def settled(name: str, **given: Any) -> dict[str, Any]:
+def with_defaults(name: str, **given: Any) -> dict[str, Any]:
     value = deepcopy(given)
     conversion.apply_defaults(value, name)
     return value
@@ -98,9 +98,9 @@ def settled(name: str, **given: Any) -> dict[str, Any]:
         ("core.v1.Node", {"status": {"capacity": {"cpu": "2"}}}, "status.allocatable", {"cpu": "2"}),
     ],
 )  # fmt: skip
-def test_what_is_filled_in(name: str, given: dict[str, Any], path: str, wanted: Any) -> None:
-    value: Any = settled(name, **given)
-    assert settled(name, **value) == value, "settling again changes nothing"
+def test_defaults(name: str, given: dict[str, Any], path: str, wanted: Any) -> None:
+    value: Any = with_defaults(name, **given)
+    assert with_defaults(name, **value) == value, "settling again changes nothing"
     for step in path.split(".")[:-1]:
         value = value[int(step)] if step.isdigit() else value[step]
     last = path.split(".")[-1]
@@ -110,7 +110,7 @@ def test_what_is_filled_in(name: str, given: dict[str, Any], path: str, wanted: 
         assert value[last] == wanted
 
 
-def test_what_go_does_not_print_is_dropped() -> None:
+def test_omitempty_fields_are_dropped() -> None:
     pod = {
         "metadata": {"labels": {}, "name": "x"},
         "spec": {
@@ -160,10 +160,10 @@ def a_pod(**container: Any) -> dict[str, Any]:
          ["spec.selector.matchExpressions[0].values: Required value: must be specified when `operator` is 'In' or 'NotIn'"]),
     ],
 )  # fmt: skip
-def test_rules_tell_everything(name: str, obj: dict[str, Any], expected: list[str]) -> None:
+def test_all_errors_are_reported(name: str, obj: dict[str, Any], expected: list[str]) -> None:
     assert sorted(map(str, checks.check(obj, name))) == sorted(expected)
 
 
-def test_rules_and_defaults_stand_at_structs_that_exist() -> None:
+def test_rules_and_defaults_are_of_existing_structs() -> None:
     assert set(checks.RULES) | set(conversion.DEFAULTS) | set(conversion.DEFAULTERS) <= set(table())
     assert {kind.type_name for kind in KINDS} <= set(table())

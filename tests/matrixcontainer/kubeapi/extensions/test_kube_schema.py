@@ -68,14 +68,14 @@ NOT = '"x" must not validate the schema (not)'
         ({"enum": [1, 2], "minimum": 4}, 3, {'supported values: "1", "2"', "x in body should be greater than or equal to 4"}),
     ],
 )  # fmt: skip
-def test_junctions_tell_what_came_nearest(schema: dict, value: Any, expected: set[str]) -> None:
+def test_combinators_report_the_closest_branch(schema: dict, value: Any, expected: set[str]) -> None:
     whole = Schema({"type": "object", "properties": {"x": {"type": "integer"} | schema}})
     found = validate({"x": value}, whole)
     assert {cause.message.split(": ", 2)[2] for cause in found} == expected
     assert all(cause.field == ("<nil>" if "must" in cause.message else "x") for cause in found)
 
 
-def test_what_is_the_same_as_before_is_not_judged_again() -> None:
+def test_unchanged_values_are_not_validated_again() -> None:
     item = {"type": "object", "properties": {"k": {"type": "string"}, "v": {"type": "integer", "maximum": 1}}}
     keyed = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"], "items": item}
     schema = Schema({"type": "object", "properties": {"m": keyed, "a": {"type": "array", "items": item}}})
@@ -102,7 +102,7 @@ def test_accepted_values(schema: dict, value: Any) -> None:
     assert validate({"x": value}, Schema({"type": "object", "properties": {"x": schema}})) == []
 
 
-def test_prune_and_default_go_deep() -> None:
+def test_nested_pruning_and_defaulting() -> None:
     item = {"type": "object", "properties": {"a": {"type": "string", "default": "x"}}}
     schema = Schema({"type": "object", "properties": {"list": {"type": "array", "items": item}, "map": {"type": "object", "additionalProperties": item}, "deep": {"type": "object", "default": {}, "properties": {"n": {"type": "integer", "default": 5}}}}})  # fmt: skip
     unknown: list[str] = []
@@ -259,7 +259,7 @@ def test_accept(accept: str, media: str, form: str) -> None:
     assert (answer.media, answer.form) == (media, form)
 
 
-def test_accept_nothing_we_speak() -> None:
+def test_no_acceptable_media_type() -> None:
     with pytest.raises(ApiError) as refused:
         negotiate("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,text/plain")
     assert refused.value.code == 406

@@ -13,14 +13,14 @@ SCALE = {"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {"name": "
 
 
 @pytest.mark.parametrize("path", [".spec.x[0", ".spec.", ".spec.a[*]", ".spec.a[0]", ".spec..x"])
-async def test_a_scale_that_cannot_be_followed_is_refused(talk: Talk, path: str) -> None:
+async def test_invalid_scale_paths_are_refused(talk: Talk, path: str) -> None:
     crd = a_crd()
     crd["spec"]["versions"][0]["subresources"]["scale"]["specReplicasPath"] = path
     reported = await talk.post(CRDS, crd)
     assert (reported.code, list(reported.causes)) == (422, ["spec.versions[0].subresources.scale.specReplicasPath"])
 
 
-async def test_a_scale_below_what_is_no_object_is_told_so(talk: Talk) -> None:
+async def test_scale_path_through_a_non_object_is_an_error(talk: Talk) -> None:
     await talk.define(a_crd(spec={"type": "object", "nullable": True, "properties": {"size": {"type": "integer"}}}))
     await talk.post(WIDGETS, a_widget(spec=None))
     reported = await talk.put(f"{WIDGETS}/one/scale", SCALE)
@@ -41,7 +41,7 @@ async def short_names(talk: Talk) -> dict[str, list[str]]:
     return {each["name"]: each.get("shortNames", []) for each in listed if "/" not in each["name"]}
 
 
-async def test_only_names_that_were_granted_are_served(talk: Talk) -> None:
+async def test_only_accepted_names_are_served(talk: Talk) -> None:
     await talk.define(a_crd())
     await talk.define(a_gadget_crd(shortNames=["gd"]))
     await talk.patch(GADGET_CRD, {"spec": {"names": {"shortNames": ["wd"]}}})
@@ -52,7 +52,7 @@ async def test_only_names_that_were_granted_are_served(talk: Talk) -> None:
     assert await short_names(talk) == {"gadgets": ["wd"]}
 
 
-async def test_a_definition_of_which_nothing_is_served_can_go(talk: Talk) -> None:
+async def test_unserved_definition_can_be_deleted(talk: Talk) -> None:
     await talk.define(a_gadget_crd())
     assert (await talk.post(GADGETS, a_widget() | {"kind": "Gadget"})).code == 201
     crd = (await talk.get(GADGET_CRD)).body
@@ -75,7 +75,7 @@ def a_crd_of_cluster_roles() -> dict[str, Any]:
     return crd
 
 
-async def test_no_definition_takes_a_built_in_kind_away(talk: Talk) -> None:
+async def test_definition_cannot_replace_a_built_in_kind(talk: Talk) -> None:
     roles = (await talk.get(ROLES)).body["items"]
     crd = f"{CRDS}/clusterroles.rbac.authorization.k8s.io"
     await talk.post(CRDS, a_crd_of_cluster_roles())
@@ -86,7 +86,7 @@ async def test_no_definition_takes_a_built_in_kind_away(talk: Talk) -> None:
     assert (await talk.get(ROLES)).body["items"] == roles
 
 
-async def test_a_definition_of_a_built_in_kind_from_earlier_takes_nothing_away_either(talk: Talk) -> None:
+async def test_existing_definition_of_a_built_in_kind_has_no_effect(talk: Talk) -> None:
     roles = (await talk.get(ROLES)).body["items"]
     crd = f"{CRDS}/clusterroles.rbac.authorization.k8s.io"
     await talk.post(CRDS, a_crd_of_cluster_roles())

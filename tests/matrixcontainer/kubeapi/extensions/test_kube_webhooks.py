@@ -51,7 +51,7 @@ async def test_a_validating_webhook_sees_the_request_and_refuses(widgets: Talk, 
     ("status", "code", "text"),
     [({}, 400, " without explanation"), ({"reason": "Why"}, 400, ": Why"), ({"message": "m", "code": 200}, 400, ": m")],
 )
-async def test_the_words_of_a_denial(widgets: Talk, hooks: Hooks, status: Any, code: int, text: str) -> None:
+async def test_denial_messages(widgets: Talk, hooks: Hooks, status: Any, code: int, text: str) -> None:
     await configure(widgets, "validating", hooks.hook("/no", deny(**status)))
     reported = await widgets.post(WIDGETS, a_widget())
     assert (reported.code, reported.body["message"]) == (
@@ -60,7 +60,7 @@ async def test_the_words_of_a_denial(widgets: Talk, hooks: Hooks, status: Any, c
     )
 
 
-async def test_a_mutation_is_pruned_defaulted_validated_and_judged(widgets: Talk, hooks: Hooks) -> None:
+async def test_mutation_is_pruned_defaulted_and_validated(widgets: Talk, hooks: Hooks) -> None:
     change = patch(
         {"op": "replace", "path": "/spec/size", "value": 9},
         {"op": "add", "path": "/spec/nonsense", "value": 1},
@@ -134,7 +134,7 @@ async def test_another_version_of_the_kind_counts_too(talk: Talk, tmp_path: Path
         await talk.api.webhooks.client.close()
 
 
-async def test_who_cannot_be_asked(widgets: Talk, hooks: Hooks) -> None:
+async def test_unreachable_webhooks(widgets: Talk, hooks: Hooks) -> None:
     gone = hooks.hook("/gone", allow, clientConfig={"url": "https://127.0.0.1:1/gone"})
     await configure(widgets, "validating", gone | {"failurePolicy": "Ignore"})
     assert (await widgets.post(WIDGETS, a_widget())).code == 201
@@ -159,14 +159,14 @@ async def test_who_cannot_be_asked(widgets: Talk, hooks: Hooks) -> None:
 @pytest.mark.parametrize(
     "answer", [{"uid": "other"}, {"allowed": True, "http": 503}, {"allowed": True, "patch": "eA=="}]
 )
-async def test_answers_that_are_none(widgets: Talk, hooks: Hooks, answer: dict[str, Any]) -> None:
+async def test_invalid_webhook_responses(widgets: Talk, hooks: Hooks, answer: dict[str, Any]) -> None:
     await configure(widgets, "mutating", hooks.hook("/odd", lambda request: dict(answer)))
     reported = await widgets.post(WIDGETS, a_widget())
     assert reported.code == 500
     assert reported.body["message"].startswith('Internal error occurred: failed calling webhook "odd.hooks.test": ')
 
 
-async def test_dry_runs_warnings_and_second_turns(widgets: Talk, hooks: Hooks) -> None:
+async def test_dry_runs_warnings_and_reinvocation(widgets: Talk, hooks: Hooks) -> None:
     def first(request: dict[str, Any]) -> dict[str, Any]:
         return {"allowed": True, "warnings": [f"first saw {request['object']['spec']['size']}"]}
 
@@ -197,7 +197,7 @@ async def test_built_in_objects_and_what_is_made_below_them(widgets: Talk, hooks
     assert kinds == [("Pod", None), ("Binding", "binding"), ("ConfigMap", None)]
 
 
-async def test_configurations_are_filled_in_and_checked(talk: Talk) -> None:
+async def test_configurations_are_defaulted_and_validated(talk: Talk) -> None:
     path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     hook = {"name": "a.b.c", "clientConfig": {"url": "https://x"}, "sideEffects": "None", "rules": [rule]}

@@ -13,7 +13,7 @@ ONE = f"{WIDGETS}/one"
     ("field", "full", "empty"),
     [("labels", {"a": "1"}, {}), ("ports", [{"name": "a", "port": 1}], []), ("tags", ["x"], [])],
 )
-async def test_what_is_listed_as_empty_stays(widgets: Talk, field: str, full: Any, empty: Any) -> None:
+async def test_field_applied_as_empty_is_kept(widgets: Talk, field: str, full: Any, empty: Any) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, field: full}), "me")
     first = (await widgets.apply(ONE, a_widget(spec={"size": 3, field: empty}), "me")).body
     assert first["spec"][field] == empty
@@ -21,7 +21,7 @@ async def test_what_is_listed_as_empty_stays(widgets: Talk, field: str, full: An
     assert again == first
 
 
-async def test_what_is_not_listed_goes_with_its_last_member(widgets: Talk) -> None:
+async def test_unapplied_map_is_removed_with_its_last_member(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "labels": {"a": "1"}, "tags": ["x"]}), "me")
     left = (await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")).body
     assert left["spec"] == {"size": 3, "color": "red"}

@@ -22,7 +22,7 @@ def during_admission(talk: Talk, verb: str, first: Awaitable[Answer]) -> list[An
     return answers
 
 
-async def test_both_of_two_first_applies_hold(widgets: Talk) -> None:
+async def test_two_concurrent_first_applies_both_succeed(widgets: Talk) -> None:
     mine, yours = (a_widget(spec={"size": 3, "labels": {key: "v"}}) for key in ("a", "b"))
     earlier = during_admission(widgets, "CREATE", widgets.apply(ONE, yours, "you"))
     answer = await widgets.apply(ONE, mine, "me")
@@ -32,7 +32,7 @@ async def test_both_of_two_first_applies_hold(widgets: Talk) -> None:
     assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"me", "you"}
 
 
-async def test_what_is_deleted_meanwhile_is_made_anew(widgets: Talk) -> None:
+async def test_apply_recreates_a_concurrently_deleted_object(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(), "me")
     earlier = during_admission(widgets, "UPDATE", widgets.delete(ONE))
     answer = await widgets.apply(ONE, a_widget(spec={"size": 4}), "me")
@@ -40,7 +40,7 @@ async def test_what_is_deleted_meanwhile_is_made_anew(widgets: Talk) -> None:
     assert (await widgets.get(ONE)).body["spec"]["size"] == 4
 
 
-async def test_of_what_is_deleted_meanwhile_no_status_is_applied(widgets: Talk) -> None:
+async def test_status_apply_to_a_concurrently_deleted_object_fails(widgets: Talk) -> None:
     await widgets.apply(ONE, a_widget(), "me")
     during_admission(widgets, "UPDATE", widgets.delete(ONE))
     answer = await widgets.apply(f"{ONE}/status", a_widget(status={"size": 1}), "me")

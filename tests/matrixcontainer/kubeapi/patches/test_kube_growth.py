@@ -13,7 +13,7 @@ from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, WIDGETS, Talk, 
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
-def test_copies_that_double_what_there_is_are_refused() -> None:
+def test_doubling_copies_are_refused() -> None:
     doubling = [{"op": "copy", "from": "/a", "path": f"/a/{step}"} for step in range(40)]
     with pytest.raises(PatchError, match="accumulated size increase of copy"):
         json_patch({"a": {"text": "x" * 100}}, doubling)
@@ -28,7 +28,7 @@ async def test_a_patch_that_copies_too_much_changes_nothing(talk: Talk) -> None:
     assert (await talk.get(f"{WIDGETS}/one")).body == before
 
 
-async def test_an_object_grows_to_what_etcd_takes_and_no_further(talk: Talk) -> None:
+async def test_object_size_limit(talk: Talk) -> None:
     await talk.define(a_crd(spec=FREE))
     await talk.post(WIDGETS, a_widget(spec={}))
     codes = [(await talk.patch(f"{WIDGETS}/one", {"spec": {f"k{step}": "x" * 600_000}})).code for step in range(3)]
@@ -39,7 +39,7 @@ async def test_an_object_grows_to_what_etcd_takes_and_no_further(talk: Talk) -> 
     assert (shorter.code, list(shorter.body["spec"])) == (200, ["k1"])
 
 
-def test_an_apply_takes_time_linear_in_what_it_takes_from_others() -> None:
+def test_apply_takes_time_linear_in_conflicts() -> None:
     """Quadratic, it takes longer than any test may."""
     schema = Schema({"type": "object", "properties": {"spec": SPEC}})
     count = 100_000
@@ -53,7 +53,7 @@ def test_an_apply_takes_time_linear_in_what_it_takes_from_others() -> None:
     assert [entry["manager"] for entry in taken["metadata"]["managedFields"]] == ["you"]
 
 
-def test_what_is_given_up_goes_in_time_linear_in_its_size() -> None:
+def test_removal_takes_time_linear_in_its_size() -> None:
     count = 60_000
     ports = [{"name": f"p{number}", "port": number} for number in range(count)]
     doomed = frozenset(("f:ports", f'k:{{"name":"p{number}"}}', "f:port") for number in range(1, count))

@@ -31,7 +31,7 @@ SPEC = {
         (None, None, True),
     ],
 )
-def test_what_is_the_same(one: Any, other: Any, same: bool) -> None:
+def test_equal_json_values(one: Any, other: Any, same: bool) -> None:
     assert same_json(one, other) is same
     deep_one, deep_other = one, other
     for _ in range(400):
@@ -39,7 +39,7 @@ def test_what_is_the_same(one: Any, other: Any, same: bool) -> None:
     assert same_json(deep_one, deep_other) is same
 
 
-def test_what_became_of_another_type_is_judged_and_owned_anew() -> None:
+def test_value_of_changed_type_is_validated_and_owned_again() -> None:
     schema = Schema(SPEC)
     old, new = {"inner": {"on": True}}, {"inner": {"on": 1}}
     assert [cause.field for cause in validate(new, schema, old=old)] == ["inner.on"]
@@ -57,7 +57,7 @@ async def test_a_change_of_type_alone_is_a_change(talk: Talk) -> None:
     assert (refused.code, list(refused.causes)) == (422, ["spec.inner.on"])
 
 
-async def test_a_definition_whose_default_became_of_another_type_is_checked(talk: Talk) -> None:
+async def test_default_of_changed_type_is_validated(talk: Talk) -> None:
     spec = SPEC | {"properties": {"on": {"type": "boolean", "default": True}}}
     await talk.define(a_crd(spec=spec))
     crd = (await talk.get(CRD)).body

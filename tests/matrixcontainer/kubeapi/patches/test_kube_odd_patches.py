@@ -42,7 +42,7 @@ def test_an_order_is_a_list(patch: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("meta", ["x", ["x"], 5])
-async def test_metadata_that_are_no_object_are_no_mistake_of_the_server(widgets: Talk, meta: Any) -> None:
+async def test_metadata_that_is_not_an_object_is_a_client_error(widgets: Talk, meta: Any) -> None:
     await widgets.post(WIDGETS, a_widget())
     applied = await widgets.apply(f"{WIDGETS}/one", a_widget() | {"metadata": meta}, "me")
     assert ".metadata: expected map, got" in applied.body["message"]

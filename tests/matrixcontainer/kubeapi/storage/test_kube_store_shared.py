@@ -49,7 +49,7 @@ def two_stores(folder: Path) -> tuple[Store, Store]:
     return one, two
 
 
-async def test_a_write_that_is_refused_takes_no_revision(tmp_path: Path) -> None:
+async def test_refused_write_takes_no_revision(tmp_path: Path) -> None:
     one, two = two_stores(tmp_path)
     deep: Any = 1
     for _ in range(300):
@@ -86,7 +86,7 @@ async def much_is_missed(one: Store) -> None:
     await one.compact()
 
 
-async def test_who_missed_too_much_tells_everybody_who_listens(tmp_path: Path) -> None:
+async def test_listeners_get_the_differences_after_a_history_gap(tmp_path: Path) -> None:
     one, two = two_stores(tmp_path)
     for name in ("a", "b", "c", "same"):
         await one.put(("things", "ns", name), obj(name), None)
@@ -107,7 +107,7 @@ async def test_who_missed_too_much_tells_everybody_who_listens(tmp_path: Path) -
     assert not Reader(two).missed_something
 
 
-async def test_what_waits_while_too_much_is_missed_is_numbered_after_it(tmp_path: Path) -> None:
+async def test_pending_writes_are_renumbered_after_a_history_gap(tmp_path: Path) -> None:
     one, two = two_stores(tmp_path)
     for name in ("a", "b", "c"):
         await one.put(("things", "ns", name), obj(name), None)

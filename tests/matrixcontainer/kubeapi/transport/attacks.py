@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 
 MAPS = "/api/v1/namespaces/default/configmaps"
-TAKEN_BYTES_MAX = 24 * 2**20  # of what has no end, with the buffers of the kernels on both sides
+ACCEPTED_BYTES_MAX = 24 * 2**20  # of what has no end, with the buffers of the kernels on both sides
 LOST = (OSError, asyncio.IncompleteReadError, TimeoutError)
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
@@ -105,7 +105,7 @@ async def floods(attacker: Attacker, first: bytes, again: bytes) -> str:
 
     await asyncio.gather(*(one_after_another() for _ in range(10)))
     most = max(sent for sent, _ in ended)
-    assert most < TAKEN_BYTES_MAX, most
+    assert most < ACCEPTED_BYTES_MAX, most
     total, kinds = sum(sent for sent, _ in ended), " or ".join(sorted({kind for _, kind in ended}))
     return f"{total / 2**20:.1f} MiB on {len(ended)} connections, {most / 2**20:.1f} on one; {kinds}"
 

@@ -167,7 +167,7 @@ async def test_large_bodies_both_ways(place: tuple[KubeApi, Connect]) -> None:
     assert {len(item["data"]["k"]) for item in found["items"]} == {900_000}
 
 
-async def test_too_much_is_refused(place: tuple[KubeApi, Connect]) -> None:
+async def test_oversized_requests_are_refused(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     code, reported = await client.ask("POST", MAPS, b"", f"content-length: {4 * 2**20}\r\nexpect: 100-continue\r\n")
     assert (code, reported["reason"]) == (413, "RequestEntityTooLarge")
@@ -182,7 +182,7 @@ async def test_too_much_is_refused(place: tuple[KubeApi, Connect]) -> None:
         assert await client.ended()
 
 
-async def test_who_is_not_heard_to_the_end_is_told_to_connect_anew(place: tuple[KubeApi, Connect]) -> None:
+async def test_unread_body_closes_the_connection(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     stated = f"POST {MAPS} HTTP/1.1\r\n{HEAD}content-length: {4 << 20}\r\n\r\n".encode()
     await client.send(stated + b"x" * 300_000)  # somewhat more than is taken in of what nobody wants
@@ -200,7 +200,7 @@ async def test_a_refused_request_leaves_the_connection_to_the_next(place: tuple[
     assert (await client.ask("POST", MAPS, body))[0] == 201
 
 
-async def test_half_a_body_is_no_body(place: tuple[KubeApi, Connect]) -> None:
+async def test_truncated_body_is_refused(place: tuple[KubeApi, Connect]) -> None:
     client, other = await place[1](), await place[1]()
     await client.send(f"POST {MAPS} HTTP/1.1\r\n{HEAD}content-type: application/yaml\r\ncontent-length: 99\r\n\r\n")
     await client.send("metadata: {name: half}\n")
@@ -209,13 +209,13 @@ async def test_half_a_body_is_no_body(place: tuple[KubeApi, Connect]) -> None:
     assert (await other.ask("GET", MAPS))[1]["items"] == []
 
 
-async def test_a_warning_may_name_what_no_header_can_hold(place: tuple[KubeApi, Connect]) -> None:
+async def test_warnings_are_escaped_in_headers(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     body = json.dumps({"metadata": {"name": "a"}, "odd\x7f\n\u2028": 1}).encode()
     assert (await client.ask("POST", MAPS, body))[0] == 201
 
 
-async def test_http_2_is_spoken_to_those_who_ask_for_it(tmp_path: Path) -> None:
+async def test_http_2_is_negotiated(tmp_path: Path) -> None:
     async with served(tmp_path) as (_, connect):
         client = await connect("h2")
         await client.send(PREFACE + frame(SETTINGS, 0, 0) + request_frame(1, "/version") + request_frame(3, MAPS))
@@ -230,7 +230,7 @@ async def test_http_2_is_spoken_to_those_who_ask_for_it(tmp_path: Path) -> None:
         assert b'"code":403' in found[3]
 
 
-async def test_who_asks_first_is_told_to_go_on(place: tuple[KubeApi, Connect]) -> None:
+async def test_expect_100_continue(place: tuple[KubeApi, Connect]) -> None:
     client = await place[1]()
     body = json.dumps({"metadata": {"name": "a"}}).encode()
     await client.send(f"POST {MAPS} HTTP/1.1\r\n{HEAD}expect: 100-continue\r\ncontent-length: {len(body)}\r\n\r\n")
@@ -242,7 +242,7 @@ async def test_who_asks_first_is_told_to_go_on(place: tuple[KubeApi, Connect]) -
 @pytest.mark.parametrize(
     "text", ["nonsense\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "\x16\x03\x01\x00\x00", "GET  \r\n\r\n"]
 )
-async def test_nonsense_ends_the_connection(place: tuple[KubeApi, Connect], text: str) -> None:
+async def test_malformed_input_closes_the_connection(place: tuple[KubeApi, Connect], text: str) -> None:
     client = await place[1]()
     await client.send(text + "\r\n" * 4)
     assert (await client.head())[0] == 400
@@ -250,7 +250,7 @@ async def test_nonsense_ends_the_connection(place: tuple[KubeApi, Connect], text
     assert (await (await place[1]()).ask("GET", "/version"))[0] == 200
 
 
-async def test_old_clients_and_those_who_say_goodbye(place: tuple[KubeApi, Connect]) -> None:
+async def test_http_1_0_and_connection_close(place: tuple[KubeApi, Connect]) -> None:
     for text in ("GET /version HTTP/1.0\r\n", "GET /version HTTP/1.1\r\nconnection: close\r\n"):
         client = await place[1]()
         await client.send(f"{text}{HEAD}\r\n")
@@ -268,7 +268,7 @@ async def test_a_watch_streams_and_ends(place: tuple[KubeApi, Connect]) -> None:
     assert (await watcher.ask("GET", "/version"))[0] == 200, "the connection serves on"
 
 
-async def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(
+async def test_slow_watcher_delays_nobody_and_misses_nothing(
     place: tuple[KubeApi, Connect],
 ) -> None:
     watcher, writer = await place[1](), await place[1]()
@@ -284,7 +284,7 @@ async def test_a_slow_watcher_holds_up_nobody_and_misses_nothing(
     assert names == [f"m{number:02}" for number in range(40)]
 
 
-async def test_who_leaves_leaves_nothing_behind(place: tuple[KubeApi, Connect]) -> None:
+async def test_disconnected_clients_are_cleaned_up(place: tuple[KubeApi, Connect]) -> None:
     api, connect = place
     log = api.store.log("configmaps")
     before = len(log.waiters)

@@ -8,7 +8,7 @@ from matrixcontainer.kubeapi.registry.core import FAILURE_CHARS_MAX, FAILURES_MA
 from tests.matrixcontainer.kubeapi.talk import Talk
 
 
-async def test_what_strangers_say_is_not_kept(talk: Talk) -> None:
+async def test_unauthenticated_input_is_not_cached(talk: Talk) -> None:
     """Paths, names of headers, tokens: whatever is looked up by them is bounded, and none of it is large."""
     await talk.post("/api/v1/namespaces", {"metadata": {"name": "warm"}})
     stranger = Talk(talk.api, talk.clock, "")
@@ -24,7 +24,7 @@ async def test_what_strangers_say_is_not_kept(talk: Talk) -> None:
     assert kept < 2**20
 
 
-async def test_what_goes_wrong_is_not_kept_for_ever(talk: Talk) -> None:
+async def test_recorded_failures_are_bounded(talk: Talk) -> None:
     core = talk.api.core
     for number in range(3 * FAILURES_MAX):
         core.record_failure(ValueError(f"{number} " + "x" * 100_000), "/long" * 10_000)

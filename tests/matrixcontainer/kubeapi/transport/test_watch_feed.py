@@ -11,7 +11,7 @@ import pytest
 from matrixcontainer.kubeapi.transport.watch_feed import PIECE_BYTES, WatchFeed
 
 
-class Scripted:
+class ScriptedWatch:
     """A watch that gives what was put into it."""
 
     def __init__(self, *chunks: bytes) -> None:
@@ -37,7 +37,7 @@ class Scripted:
         self.opened()
 
 
-class Taker:
+class Receiver:
     """A server that takes `room` pieces ahead of its client, then makes who sends wait for it."""
 
     def __init__(self, room: int) -> None:
@@ -57,53 +57,53 @@ class Taker:
         self.read_on.set()
 
 
-def feed_of(watch: Scripted, send: Callable[[bytes], object]) -> WatchFeed:
+def feed_of(watch: ScriptedWatch, send: Callable[[bytes], object]) -> WatchFeed:
     return WatchFeed(watch, send)  # type: ignore[arg-type]
 
 
-async def turn_of_the_loop() -> None:
+async def loop_iteration() -> None:
     for _ in range(4):
         await asyncio.sleep(0)
 
 
-async def test_what_is_new_is_handed_over_without_a_task() -> None:
-    watch, taker = Scripted(), Taker(room=100)
+async def test_changes_are_pushed_without_a_task() -> None:
+    watch, taker = ScriptedWatch(), Receiver(room=100)
     feed = feed_of(watch, taker.send)
     feed.start()
     before = asyncio.all_tasks()
     for number in range(3):
         watch.put(b"%d" % number)
         watch.put(b"%d again" % number)
-        await turn_of_the_loop()
+        await loop_iteration()
         assert asyncio.all_tasks() == before
     assert taker.taken == [b"0", b"0 again", b"1", b"1 again", b"2", b"2 again"]
     feed.close()
     assert watch.opened is None
 
 
-async def test_nothing_more_is_made_while_the_server_has_not_taken_the_last() -> None:
+async def test_backpressure_of_the_server() -> None:
     chunk = bytes(range(256)) * (3 * PIECE_BYTES // 256) + b"end"
-    watch, taker = Scripted(chunk, b"second", b"third"), Taker(room=1)
+    watch, taker = ScriptedWatch(chunk, b"second", b"third"), Receiver(room=1)
     feed = feed_of(watch, taker.send)
     feed.start()
     watch.put(b"fourth")
-    await turn_of_the_loop()
+    await loop_iteration()
     assert (watch.takes, len(taker.taken)) == (1, 1)
     taker.read(2)
-    await turn_of_the_loop()
+    await loop_iteration()
     assert (watch.takes, len(taker.taken)) == (1, 3)
     taker.read(1)
-    await turn_of_the_loop()
+    await loop_iteration()
     assert b"".join(taker.taken) == chunk
     assert max(map(len, taker.taken)) == PIECE_BYTES
     taker.read(10)
-    await turn_of_the_loop()
+    await loop_iteration()
     assert taker.taken[-3:] == [b"second", b"third", b"fourth"]
     feed.close()
 
 
-async def test_it_ends_with_the_watch_and_fails_with_what_went_wrong() -> None:
-    watch, taker = Scripted(), Taker(room=9)
+async def test_feed_ends_with_the_watch_and_reports_its_failure() -> None:
+    watch, taker = ScriptedWatch(), Receiver(room=9)
     feed = feed_of(watch, taker.send)
     feed.start()
     watch.ended = True
@@ -114,7 +114,7 @@ async def test_it_ends_with_the_watch_and_fails_with_what_went_wrong() -> None:
         await asyncio.sleep(0)
         raise ConnectionError("gone")
 
-    broken = Scripted(b"line")
+    broken = ScriptedWatch(b"line")
     failing = feed_of(broken, refuse)
     failing.start()
     with pytest.raises(ConnectionError):
@@ -123,12 +123,12 @@ async def test_it_ends_with_the_watch_and_fails_with_what_went_wrong() -> None:
     assert broken.opened is None
 
 
-async def test_who_closes_while_the_server_holds_a_piece_back_hears_nothing_more() -> None:
-    watch, taker = Scripted(b"one", b"two"), Taker(room=0)
+async def test_nothing_is_sent_after_close_during_backpressure() -> None:
+    watch, taker = ScriptedWatch(b"one", b"two"), Receiver(room=0)
     feed = feed_of(watch, taker.send)
     feed.start()
-    await turn_of_the_loop()
+    await loop_iteration()
     feed.close()
     taker.read(5)
-    await turn_of_the_loop()
+    await loop_iteration()
     assert (taker.taken, watch.takes) == ([], 1)

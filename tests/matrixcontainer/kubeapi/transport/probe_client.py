@@ -1,6 +1,6 @@
 """A client that minds its own business while somebody attacks: asks in turn on a connection it keeps and on a new one.
 
-`python -m tests.matrixcontainer.kubeapi.transport.neighbour PORT CA TOKEN PATH` asks until its input ends, then prints how it
+`python -m tests.matrixcontainer.kubeapi.transport.probe_client PORT CA TOKEN PATH` asks until its input ends, then prints how it
 fared; with an empty CA it speaks no TLS. A process of its own, so that what it measures is the server and not the attacker beside
 it.
 """
@@ -22,14 +22,14 @@ PAUSE_WALL_S = 0.01
 
 
 @dataclass
-class Fared:
+class ProbeResults:
     answers: int
     errors: list[str]
     worst_kept_ms: float
     worst_new_ms: float
 
 
-class Neighbour:
+class ProbeClient:
     """A running one; `leave` says how it fared."""
 
     def __init__(self, port: int, ca: Path | None, token: str, path: str = "/api/v1/namespaces") -> None:
@@ -38,9 +38,9 @@ class Neighbour:
         assert self._process.stdout is not None
         self._process.stdout.readline()  # its first answer
 
-    def leave(self) -> Fared:
+    def leave(self) -> ProbeResults:
         output, _ = self._process.communicate("")
-        return Fared(**json.loads(output))
+        return ProbeResults(**json.loads(output))
 
 
 def _ask(connection: http.client.HTTPConnection, token: str, path: str) -> None:
@@ -59,7 +59,7 @@ def main(port: int, ca: str, token: str, path: str) -> None:
             return http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_WALL_S)
         return http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_WALL_S, context=trust)
 
-    fared = Fared(0, [], 0.0, 0.0)
+    fared = ProbeResults(0, [], 0.0, 0.0)
     kept = connect()
     while not select.select([sys.stdin], [], [], PAUSE_WALL_S)[0]:
         for connection in (kept, connect()):
