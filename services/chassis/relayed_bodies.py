@@ -15,7 +15,7 @@ RETRY_AFTER_S = 1.0
 
 
 class RelayedBodies:
-    """Holds at most `limit_bytes` in all, so that clients without a token cannot fill the memory."""
+    """Keeps at most `limit_bytes` in all, so that clients without a token cannot fill the memory."""
 
     def __init__(self, limit_bytes: int = BUFFER_LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
@@ -23,7 +23,7 @@ class RelayedBodies:
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield the body of a request, held until the end of the block. Raises TooLarge, Unavailable."""
+        """Yield the body of a request, kept until the end of the block. Raises TooLarge, Unavailable."""
         chunks, size = list[bytes](), 0
         try:
             async for chunk in request.stream():
