@@ -84,7 +84,7 @@ def change_rows(batch: Sequence[Change]) -> list[ChangeRow]:
     ]
 
 
-def change_from_row(row: Sequence[Any], record: Record | None = None) -> Change:
+def read_change(row: Sequence[Any], record: Record | None = None) -> Change:
     """Convert a row to a change; `record` is the object before it, if the reader has it."""
     revision, kind, resource, namespace, name, uid, body, previous, at = row
     key = (resource, namespace, name)
@@ -93,7 +93,7 @@ def change_from_row(row: Sequence[Any], record: Record | None = None) -> Change:
     return Change(kind, Record(key, uid, revision, bytes(body)), record, at)
 
 
-def diff_states(before: dict[Key, Record], now: dict[Key, Record], revision: int, at: float) -> list[Change]:
+def diff(before: dict[Key, Record], now: dict[Key, Record], revision: int, at: float) -> list[Change]:
     """The changes that lead from one state to another, one per object: first deletions, at the revision of the later
     state, then the others in order of revision.
     """
@@ -111,6 +111,6 @@ def diff_states(before: dict[Key, Record], now: dict[Key, Record], revision: int
     return deletions + updates
 
 
-def records_from_rows(rows: Iterable[ObjectRow]) -> Iterator[Record]:
+def read_records(rows: Iterable[ObjectRow]) -> Iterator[Record]:
     for resource, namespace, name, uid, revision, body in rows:
         yield Record((resource, namespace, name), uid, revision, bytes(body))

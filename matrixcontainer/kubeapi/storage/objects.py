@@ -63,7 +63,7 @@ class Record:
         return orjson.loads(self.body)
 
 
-def enforce_size_limit(record: Record) -> None:
+def check_size(record: Record) -> None:
     """Raise TooLarge if the object exceeds OBJECT_BYTES_MAX."""
     if len(record.body) > OBJECT_BYTES_MAX:
         raise TooLarge

@@ -18,26 +18,11 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from matrixcontainer.kubeapi.storage.backend import (
-    ChangeRow,
-    Database,
-    HistoryGap,
-    change_from_row,
-    diff_states,
-    records_from_rows,
-)
+from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, diff, read_change, read_records
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, ResourceLog
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
-from matrixcontainer.kubeapi.storage.objects import (
-    Change,
-    Conflict,
-    Key,
-    Record,
-    StorageError,
-    encode,
-    enforce_size_limit,
-)
+from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, check_size, encode
 
 log = logging.getLogger(__name__)
 
@@ -113,7 +98,7 @@ class Store:
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
         record = self._with_next_revision(key, obj)
-        enforce_size_limit(record)
+        check_size(record)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
     async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:
@@ -265,7 +250,7 @@ class Store:
         for row in rows:
             if row[0] <= self.revision:
                 continue
-            change = change_from_row(row, self.get((row[2], row[3], row[4])))
+            change = read_change(row, self.get((row[2], row[3], row[4])))
             self._publish(change)
             self.revision = change.revision
             applied.append(change)
@@ -374,11 +359,11 @@ class Store:
         self.revision, compacted_revision, objects, changes = self.database.load()
         self._last_assigned_revision = self.revision
         self.history.compacted_revision = compacted_revision
-        for record in records_from_rows(objects):
+        for record in read_records(objects):
             self._table.set(record.key, record)
         states: dict[Key, Record | None] = {}
         for row in changes:
-            change = change_from_row(row)
+            change = read_change(row)
             key = change.record.key
             if change.previous is not None:
                 change.previous = states.get(key) or change.previous
@@ -393,7 +378,7 @@ class Store:
         self.history.discard_all(self.revision)
         before = self._table.clear()
         self._load()
-        for change in diff_states(before, self._table.all_objects(), self.revision, self.now()):
+        for change in diff(before, self._table.all_objects(), self.revision, self.now()):
             self._notify_listeners(change)
         for log in list(self.history.logs.values()):
             log.wake()
