@@ -64,10 +64,10 @@ def floor(loads: Loads, sizing: Sizing, tick_s: float) -> int | None:
     level = means(at, load, sizing.over_s)
     highest = np.maximum.accumulate(level)
     forecasts_made = list(forecasts(at, load, level, sizing.start_s + tick_s + sizing.over_s / 2))
-    forecasts_held = np.array(
+    padded_forecasts = np.array(
         [np.concatenate([highest[:first], forecast[first:]]) for first, forecast in forecasts_made]
     )
-    peaks = np.stack(list(_running_maxima(forecasts_held, [round(hold_s / tick_s) for hold_s in HOLDS_S])), axis=1)
+    peaks = np.stack(list(_running_maxima(padded_forecasts, [round(hold_s / tick_s) for hold_s in HOLDS_S])), axis=1)
     rule_levels = np.minimum(peaks[:, :, None, :] * np.array(HEADROOMS)[:, None], highest)
     members = np.maximum(np.ceil(rule_levels / sizing.block - 1e-9) * sizing.block, sizing.least).reshape(-1, len(at))
     rise = float((level + _running_max(-level, ceil(sizing.start_s / tick_s) + 2)).max() / max(1e-9, highest[-1]))

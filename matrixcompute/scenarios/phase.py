@@ -105,8 +105,8 @@ class Phase:
         before = [(await evaluate(each, snapshot, context)).holds for each in expected]
         began_at = run.changed_at = run.clock.now()
         self._tracked += [
-            TrackedExpectation(Tracker(each, began_at, held_before, limit_s_min=run.limit_s_min), context)
-            for each, held_before in zip(expected, before, strict=True)
+            TrackedExpectation(Tracker(each, began_at, met_before, limit_s_min=run.limit_s_min), context)
+            for each, met_before in zip(expected, before, strict=True)
         ]
         if action.name in self._skipped:
             return

@@ -11,11 +11,11 @@ from matrixcompute.scenarios.schema import Expectation, seconds
 @dataclass
 class Tracker:
     """`began_at`: the moment of the fault, from which the limit counts. `limit_s_min`: the least time that an
-    expectation gets to come true, however short its own limit. `held_before`: whether it held before the fault."""
+    expectation gets to come true, however short its own limit. `met_before`: whether it held before the fault."""
 
     expectation: Expectation
     began_at: float
-    held_before: bool | None = None
+    met_before: bool | None = None
     since: float | None = None
     """When it began to hold without interruption, as far as the samples show."""
     samples: int = 0
@@ -24,7 +24,7 @@ class Tracker:
     limit_s_min: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.held_before:
+        if self.met_before:
             self.since = self.began_at
 
     @property
@@ -57,7 +57,7 @@ class Tracker:
                 self._decide(self.samples > 0 and holds is not False, None)
         elif mode == "reached":
             if holds and not late:
-                self._decide(not self.held_before, now, "it already held before the fault" if self.held_before else "")
+                self._decide(not self.met_before, now, "it already held before the fault" if self.met_before else "")
             elif late or (holds is False and now >= self.deadline - 1e-6):
                 self._decide(False, None)
         elif now >= self.deadline - 1e-6 and holds is not None:

@@ -86,7 +86,7 @@ class Inference:
         del self.view["drain"]
 
 
-class FakeControlPlane:
+class ControlPlane:
     def __init__(self, members: list[MemberView]) -> None:
         self.members, self.full = members, False
 
@@ -106,12 +106,12 @@ class FakeControlPlane:
 
 
 @dataclass
-class FakeContext:
+class Context:
     """What a step is given. `took_s`: for how long it has been at this step."""
 
     inference: Any = field(default_factory=Inference)
     control_plane: Any = field(
-        default_factory=lambda: FakeControlPlane([member(A), member(B, rank=1), member(C, role="successor")])
+        default_factory=lambda: ControlPlane([member(A), member(B, rank=1), member(C, role="successor")])
     )
     repair: bool = False
     took_s: float = 0.0
@@ -156,30 +156,26 @@ def drain(state: str = "Draining", by: str = OPERATION, nodes: tuple[str, ...] =
 
 
 async def test_drain_names_its_operation_and_deadline():
-    context = FakeContext()
+    context = Context()
     await tell_workload(context)
     assert context.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": OPERATION, "keepServing": False}]
     assert context.events == ["Draining"]
 
 
 async def test_deployment_keeps_serving_during_an_in_place_repair():
-    context = FakeContext(repair=True, control_plane=FakeControlPlane([member(A, "FreeRestart"), member(B, rank=1)]))
+    context = Context(repair=True, control_plane=ControlPlane([member(A, "FreeRestart"), member(B, rank=1)]))
     await tell_workload(context)
     assert context.inference.asked[0]["keepServing"]
     context.inference.view["drain"] = drain(nodes=(B,))
     await tell_workload(context)
-    assert context.inference.asked[1]["nodes"] == [A, B], (
-        "who drains for this operation already does not serve meanwhile"
-    )
+    assert context.inference.asked[1]["nodes"] == [A, B], "nodes that drain for this operation do not serve meanwhile"
     context.inference.refuses = InsufficientCapacity("the remaining nodes cannot serve without the drained ones")
     await tell_workload(context)
     assert context.events == ["Draining", "Draining", "NotDrained"]
 
 
 async def test_irreplaceable_member_keeps_serving():
-    context = FakeContext(
-        repair=True, control_plane=FakeControlPlane([member(A, "ManuallySeparate"), member(B, rank=1)])
-    )
+    context = Context(repair=True, control_plane=ControlPlane([member(A, "ManuallySeparate"), member(B, rank=1)]))
     context.control_plane.full = True
     await tell_workload(context)
     assert (context.inference.asked, context.events) == ([], ["NotDrained"])
@@ -189,7 +185,7 @@ async def test_irreplaceable_member_keeps_serving():
 
 
 async def test_foreign_drain_is_not_replaced():
-    context = FakeContext()
+    context = Context()
     context.inference.refuses = Conflict("drains for another")
     await tell_workload(context)
     assert context.events == ["NotDrained"]
@@ -199,7 +195,7 @@ async def test_foreign_drain_is_not_replaced():
     ("by", "asked"), [(owner_of("few"), [[A]]), (resource_owner("one"), [[A]]), ("replace-node-one-2", [])]
 )
 async def test_operation_replaces_only_drains_that_are_requested_again(by, asked):
-    context = FakeContext(inference=Inference(drain=drain(by=by, nodes=(B,))))
+    context = Context(inference=Inference(drain=drain(by=by, nodes=(B,))))
     await tell_workload(context)
     assert [each["nodes"] for each in context.inference.asked] == asked
     assert context.events == (["Draining"] if asked else ["NotDrained"])
@@ -207,7 +203,7 @@ async def test_operation_replaces_only_drains_that_are_requested_again(by, asked
 
 @pytest.mark.parametrize("step", [await_loaded, tell_workload, drain_members])
 async def test_unanswered_request_is_retried_a_few_times(step):
-    context = FakeContext()
+    context = Context()
     context.inference.unavailable = True
     with pytest.raises(Unavailable):
         await step(context)
@@ -227,7 +223,7 @@ async def test_unanswered_request_is_retried_a_few_times(step):
     ],
 )
 async def test_drain_members_waits_for_running_requests(sentence, view, took_s, pending, events):
-    context = FakeContext(inference=Inference(**view), took_s=took_s)
+    context = Context(inference=Inference(**view), took_s=took_s)
     if pending is None:
         await drain_members(context)
     else:
@@ -239,17 +235,15 @@ async def test_drain_members_waits_for_running_requests(sentence, view, took_s, 
 @pytest.mark.parametrize("step", [await_loaded, drain_members])
 async def test_superseded_move_or_lost_successor_rolls_back(step):
     with pytest.raises(StaleGeneration):
-        await step(FakeContext(inference=Inference(drain=drain()), generation=2))
+        await step(Context(inference=Inference(drain=drain()), generation=2))
     lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
     with pytest.raises(Conflict, match="have to be repaired before the move"):
-        await step(FakeContext(inference=Inference(drain=drain()), control_plane=FakeControlPlane(lost)))
+        await step(Context(inference=Inference(drain=drain()), control_plane=ControlPlane(lost)))
 
 
 async def test_member_lost_while_draining_is_not_awaited():
     members = [member(A, "FreeRestart", agent="Lost", ready=False), member(B, rank=1)]
-    await drain_members(
-        FakeContext(inference=Inference(drain=drain()), repair=True, control_plane=FakeControlPlane(members))
-    )
+    await drain_members(Context(inference=Inference(drain=drain()), repair=True, control_plane=ControlPlane(members)))
 
 
 @pytest.mark.parametrize(
@@ -263,7 +257,7 @@ async def test_member_lost_while_draining_is_not_awaited():
     ],
 )
 async def test_successors_are_loaded_before_members_drain(sentence, view, took_s, pending):
-    context = FakeContext(inference=Inference(**view), took_s=took_s)
+    context = Context(inference=Inference(**view), took_s=took_s)
     if pending is None:
         await await_loaded(context)
     else:
@@ -272,7 +266,7 @@ async def test_successors_are_loaded_before_members_drain(sentence, view, took_s
 
 
 async def test_retained_members_rejoin_before_the_deployment_counts_as_serving():
-    context = FakeContext(repair=True, control_plane=FakeControlPlane([member(A), member(B, rank=1)]))
+    context = Context(repair=True, control_plane=ControlPlane([member(A), member(B, rank=1)]))
     context.inference.view |= {"drain": drain("Drained"), "fabricGeneration": 6}
     with pytest.raises(StepPending, match="one has yet to see every member"):
         await await_serving(context)
@@ -294,8 +288,8 @@ async def test_retained_members_rejoin_before_the_deployment_counts_as_serving()
     ],
 )
 async def test_await_serving_after_a_repair(sentence, state, took_s, waits, events):
-    members = FakeControlPlane([member(A), member(B, rank=1)])
-    context = FakeContext(
+    members = ControlPlane([member(A), member(B, rank=1)])
+    context = Context(
         inference=Inference(state=state, readyNodes=[]), control_plane=members, repair=True, took_s=took_s
     )
     if waits:
@@ -307,7 +301,7 @@ async def test_await_serving_after_a_repair(sentence, state, took_s, waits, even
 
 
 async def test_rollback_withdraws_only_its_own_drains():
-    context = FakeContext(inference=Inference(drain=drain(by="somebody")))
+    context = Context(inference=Inference(drain=drain(by="somebody")))
     await withdraw_drains(context)
     assert not context.inference.withdrawn
     context.inference.view["drain"] = drain()
@@ -327,9 +321,7 @@ async def test_rollback_withdraws_only_its_own_drains():
 )
 async def test_abandoned_move_drains_used_successors(sentence, view, successor, asked, waits):
     coming = member(C, **({"role": "successor"} | successor))
-    context = FakeContext(
-        inference=Inference(**view), control_plane=FakeControlPlane([member(A), member(B, rank=1), coming])
-    )
+    context = Context(inference=Inference(**view), control_plane=ControlPlane([member(A), member(B, rank=1), coming]))
     context.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(context.clock.now() + 600)}
     if waits:
         with pytest.raises(StepPending, match=f"3 requests still on {C}"):
@@ -343,14 +335,14 @@ async def test_abandoned_move_drains_used_successors(sentence, view, successor, 
 
 
 async def test_steps_do_nothing_without_a_workload():
-    context = FakeContext(inference=None)
+    context = Context(inference=None)
     for step in (await_loaded, leave_successors, tell_workload, drain_members, withdraw_drains, await_serving):
         await step(context)
     assert context.events == []
 
 
 class EmptyControlPlane:
-    """FakeControlPlane with nothing on them."""
+    """ControlPlane with nothing on them."""
 
     async def slice_owners(self) -> dict[str, str]:
         return {}
