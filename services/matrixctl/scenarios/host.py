@@ -38,7 +38,7 @@ run_async: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 
 
 @asynccontextmanager
-async def reached(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
+async def connected(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
     """The services and the clock of a running stack."""
     token = client.folder.admin_token()
     there = [each for each in SERVICES if each in client.stack.children]
@@ -68,7 +68,7 @@ def exclusive(client: ApiClient) -> Iterator[None]:
 
 
 async def preview_scenario(client: ApiClient, name: str, scenario: Scenario) -> Preview:
-    async with reached(client) as (clients, _):
+    async with connected(client) as (clients, _):
         return await preview(name, scenario, clients)
 
 
@@ -77,7 +77,7 @@ async def run_scenario(
 ) -> RunReport:
     """Run a scenario. Raises MatrixError for refusals, before anything was changed."""
     with exclusive(client):
-        async with reached(client) as (clients, clock):
+        async with connected(client) as (clients, clock):
             await _check_nothing_runs(clients)
             for each in await clean_up(clients, FAULT_PREFIX, clock):
                 report_entry(Entry(at_s=0, what="cleared", about=each, message="left behind by an earlier run"))
