@@ -131,7 +131,7 @@ def offered(
     machine, found = load_calibration(), Found(mix, seconds)
     nodes = (mix.prefill_npus + mix.decode_npus) // 8
     deployment = lay_out(healthy_fabric(nodes), load_model(mix.model), machine, spec)
-    engine = Engine(deployment, seed, finished=found.served.append)
+    engine = Engine(deployment, seed, on_finished=found.served.append)
     admission, admitted, priorities = Admission(), 0, Random(f"priorities {seed}")
     for number, (at, prompt, answer, blocks) in enumerate(_arrivals(mix, per_second, seconds, bursts, seed)):
         if event and at >= seconds / 2:
@@ -183,10 +183,10 @@ def _befalls(engine: Engine, event: str) -> None:
         change = plan_change_at_any_size(now, left, ModelCache(now.calibration, {now.model.name}))
         engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     elif event == "roles":
-        engine.close(now.pools.within(now.pools.nodes - set(now.pools.prefill[-1])))
+        engine.cordon_outside(now.pools.restricted_to(now.pools.nodes - set(now.pools.prefill[-1])))
     else:
         ports = {(RDMA, node): _quarter(each) for node, each in now.fabric.ports[RDMA].items()}
-        engine.retime(MeasuredContention({}, ports), engine.now)
+        engine.apply_contention(MeasuredContention({}, ports), engine.now)
 
 
 def _quarter(ports: Ports) -> PortsLeft:

@@ -24,7 +24,7 @@ STORED = -1
 
 POINTS_PER_NODE = 64
 
-Place = int | str
+BlockLocation = int | str
 """Where a block is: a node, or the number of the hash ring that determines the node."""
 
 
@@ -54,15 +54,15 @@ class CacheCounts:
 @dataclass(frozen=True)
 class Match:
     """The cached prefix of a prompt: `blocks` from its start, `tokens` in them, `ssd_tokens` of them on solid state,
-    and the prefill instance that has still to compute one of them (`maker`)."""
+    and the prefill instance that has still to compute one of them (`producer`)."""
 
     blocks: int
     tokens: int
-    maker: int = STORED
+    producer: int = STORED
     ssd_tokens: int = 0
 
 
-NOTHING = Match(0, 0)
+NO_MATCH = Match(0, 0)
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class StoredBlock:
 
 
 @dataclass(frozen=True)
-class Warmed:
+class WarmResult:
     """The result of an import, in blocks: added (`taken`), already `known`, on nodes `elsewhere`, and without room."""
 
     taken: int = 0
@@ -103,18 +103,18 @@ class ContextCache:
     ) -> None:
         self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
-        self.terms = block_tokens, policy, share
+        self.immutable_parameters = block_tokens, policy, share
         """Parameters that cannot be changed; other values need another cache."""
         self.counts = CacheCounts()
-        self._memory: Tier[tuple[int, Place]] = Tier(policy, block_tokens)
-        self._ssd: Tier[Place] = Tier(policy, block_tokens)
+        self._memory: Tier[tuple[int, BlockLocation]] = Tier(policy, block_tokens)
+        self._ssd: Tier[BlockLocation] = Tier(policy, block_tokens)
         self._blocks = self._memory.blocks
         self._namespaces = Namespaces(share) if share < 1.0 else None
         self._ring = 0
         """The number of the hash ring for new blocks; blocks of earlier rings stay where they are."""
         self._rings = {self._ring: _ring(nodes)}
         self.nodes = tuple(nodes)
-        self.lent: Mapping[str, float] | None = None
+        self.granted_bytes: Mapping[str, float] | None = None
         """Bytes of memory granted by node; None if memory is not allocated."""
 
     def __len__(self) -> int:
@@ -125,35 +125,35 @@ class ContextCache:
         """Find the reusable prefix of the prompt; mark its blocks as used and move those on solid state to memory.
         Hits are not counted yet, as blocks may be lost before the prompt is begun (see `count`)."""
         if self.capacity <= 0:
-            return NOTHING
-        found, cold = self._known(hashes, prompt_tokens)
-        for key in cold:
+            return NO_MATCH
+        found, ssd_keys = self._find_prefix(hashes, prompt_tokens)
+        for key in ssd_keys:
             self._blocks[key] = STORED, self._ssd.blocks[key]
-        self._memory.used(hashes[: found.blocks])
-        if cold:
-            self._ssd.drop(cold)
-            self._make_room()
+        self._memory.touch(hashes[: found.blocks])
+        if ssd_keys:
+            self._ssd.drop(ssd_keys)
+            self._evict_overflow()
         return found
 
     def peek(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
         """What `match` would find, without marking or moving anything."""
-        return self._known(hashes, prompt_tokens)[0] if self.capacity > 0 else NOTHING
+        return self._find_prefix(hashes, prompt_tokens)[0] if self.capacity > 0 else NO_MATCH
 
-    def _known(self, hashes: Sequence[int], prompt_tokens: int) -> tuple[Match, Collection[int]]:
+    def _find_prefix(self, hashes: Sequence[int], prompt_tokens: int) -> tuple[Match, Collection[int]]:
         """The cached prefix of the prompt, and which of its blocks are on solid state."""
-        found, maker, cold = 0, STORED, dict[int, None]()
+        found, producer, ssd_keys = 0, STORED, dict[int, None]()
         blocks, ssd = self._blocks, self._ssd.blocks
         for key in hashes:
             block = blocks.get(key)
             if block is None:
                 if key not in ssd:
                     break
-                cold[key] = None
+                ssd_keys[key] = None
             elif block[0] != STORED:
-                maker = block[0]
+                producer = block[0]
             found += 1
         tokens = min(prompt_tokens, found * self.block_tokens)
-        return Match(found, tokens, maker, min(tokens, len(cold) * self.block_tokens)), cold
+        return Match(found, tokens, producer, min(tokens, len(ssd_keys) * self.block_tokens)), ssd_keys
 
     def count(self, hashes: Sequence[int], prompt_tokens: int, tokens: int, ssd_tokens: int) -> None:
         """Count a prompt that is begun with `tokens` from the cache, `ssd_tokens` of them from solid state."""
@@ -164,44 +164,45 @@ class ContextCache:
         counts.tokens_hit += tokens
         counts.tokens_hit_ssd += ssd_tokens
 
-    def promise(self, hashes: Sequence[int], maker: int, namespace: str = "") -> None:
-        """Promise blocks that this prefill instance (`maker`) will compute. Blocks already here are marked as used."""
+    def add_in_flight(self, hashes: Sequence[int], producer: int, namespace: str = "") -> None:
+        """Promise blocks that this prefill instance (`producer`) will compute. Blocks already here are marked as
+        used."""
         if self.capacity <= 0:
             return
-        promised, ssd = (maker, self._ring), self._ssd.blocks
+        in_flight, ssd = (producer, self._ring), self._ssd.blocks
         for key in hashes:
             if key not in self._blocks:
-                self._blocks[key] = promised
+                self._blocks[key] = in_flight
                 if key in ssd:  # it follows a block that is gone, so its copy there is useless
                     self._ssd.drop([key])
-        self._memory.used(hashes)
+        self._memory.touch(hashes)
         if self._namespaces is not None:
             for key in hashes:
-                self._namespaces.use(key, namespace)  # also blocks that `match` moved back from solid state
-            over = self._namespaces.over(namespace, self.capacity)
-            self._memory.drop(key for key in over if key in self._blocks)
-            self.counts.evicted += len(over)
-        self._make_room()
+                self._namespaces.touch(key, namespace)  # also blocks that `match` moved back from solid state
+            evicted = self._namespaces.evict_over_share(namespace, self.capacity)
+            self._memory.drop(key for key in evicted if key in self._blocks)
+            self.counts.evicted += len(evicted)
+        self._evict_overflow()
 
-    def keep(self, hashes: Iterable[int], maker: int) -> None:
+    def store(self, hashes: Iterable[int], producer: int) -> None:
         """Store blocks that this instance has promised and now computed."""
         for key in hashes:
             block = self._blocks.get(key)
-            if block is not None and block[0] == maker:
+            if block is not None and block[0] == producer:
                 self._blocks[key] = (STORED, block[1])
 
-    def owed(self, hashes: Iterable[int], maker: int) -> set[int]:
+    def in_flight(self, hashes: Iterable[int], producer: int) -> set[int]:
         """Those of the blocks that this instance has promised and not yet computed."""
-        return {key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker}
+        return {key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == producer}
 
-    def forget(self, hashes: Iterable[int], maker: int) -> None:
+    def drop_in_flight(self, hashes: Iterable[int], producer: int) -> None:
         """Drop this instance's promises of these blocks, as the prompts that would have computed them were
         withdrawn."""
-        self._drop(list(self.owed(hashes, maker)))
+        self._drop(list(self.in_flight(hashes, producer)))
 
-    def break_promises(self, maker: int) -> int:
+    def drop_producer(self, producer: int) -> int:
         """Drop all promises of an instance that is gone. Return how many blocks."""
-        return self._drop([key for key, block in self._blocks.items() if block[0] == maker])
+        return self._drop([key for key, block in self._blocks.items() if block[0] == producer])
 
     def move_to(self, nodes: Sequence[str], capacity: int, ssd_capacity: int | None = None) -> int:
         """Place the cache on other nodes, with other capacities. Return how many blocks are lost with nodes that
@@ -210,66 +211,70 @@ class ContextCache:
         self.capacity = capacity
         self.ssd_capacity = self.ssd_capacity if ssd_capacity is None else ssd_capacity
         if tuple(nodes) == self.nodes:
-            self._make_room()
+            self._evict_overflow()
             return 0
         self.nodes = tuple(nodes)
-        cold = [key for key, place in self._ssd.blocks.items() if self._node(key, place) in gone]
-        self._ssd.drop(cold)
+        ssd_keys = [key for key, location in self._ssd.blocks.items() if self._node(key, location) in gone]
+        self._ssd.drop(ssd_keys)
         blocks = self._blocks
-        lost = self._drop([key for key, block in blocks.items() if self._node(key, block[1]) in gone]) + len(cold)
+        lost = self._drop([key for key, block in blocks.items() if self._node(key, block[1]) in gone]) + len(ssd_keys)
         used = {*self._ssd.blocks.values(), *(place for _, place in blocks.values())}
         self._rings = {number: ring for number, ring in self._rings.items() if number in used}
         self._ring += 1
         self._rings[self._ring] = _ring(nodes)
-        self._make_room()
+        self._evict_overflow()
         self.counts.lost += lost
         return lost
 
-    def stored(self) -> list[StoredBlock]:
+    def list_stored(self) -> list[StoredBlock]:
         """Every stored block, in memory and then on solid state, the most recently used first."""
-        of = (lambda key: "") if self._namespaces is None else self._namespaces.of
+        namespace_of = (lambda key: "") if self._namespaces is None else self._namespaces.namespace_of
         memory = [
-            StoredBlock(key, self._node(key, place), namespace=of(key))
-            for key, (maker, place) in self._blocks.items()
-            if maker == STORED
+            StoredBlock(key, self._node(key, location), namespace=namespace_of(key))
+            for key, (producer, location) in self._blocks.items()
+            if producer == STORED
         ]
-        solid = [StoredBlock(key, self._node(key, place), ssd=True) for key, place in self._ssd.blocks.items()]
-        return [*reversed(memory), *reversed(solid)]
+        ssd = [StoredBlock(key, self._node(key, place), ssd=True) for key, place in self._ssd.blocks.items()]
+        return [*reversed(memory), *reversed(ssd)]
 
-    def warm(self, blocks: Iterable[StoredBlock], *, dry: bool = False) -> Warmed:
+    def warm(self, blocks: Iterable[StoredBlock], *, dry_run: bool = False) -> WarmResult:
         """Import blocks of another cache, given the most recently used first, as far as their nodes are here and there
-        is room beside the present blocks, which count as used later. With `dry`, only report the result."""
-        here, found = set(self.nodes), Counter[str]()
-        memory, solid, shares = dict[int, StoredBlock](), dict[int, StoredBlock](), Counter[str]()
+        is room beside the present blocks, which count as used later. With `dry_run`, only report the result."""
+        own_nodes, skipped = set(self.nodes), Counter[str]()
+        memory, ssd, added_by_namespace = dict[int, StoredBlock](), dict[int, StoredBlock](), Counter[str]()
         for block in blocks:
-            key, of = block.key, block.namespace
-            if key in self._blocks or key in self._ssd.blocks or key in memory or key in solid:
-                found["known"] += 1
-            elif block.node not in here:
-                found["elsewhere"] += 1
-            elif not block.ssd and len(self._blocks) + len(memory) < self.capacity and self._shares(of, shares[of]):
+            key, namespace = block.key, block.namespace
+            if key in self._blocks or key in self._ssd.blocks or key in memory or key in ssd:
+                skipped["known"] += 1
+            elif block.node not in own_nodes:
+                skipped["elsewhere"] += 1
+            elif (
+                not block.ssd
+                and len(self._blocks) + len(memory) < self.capacity
+                and self._has_share_for(namespace, added_by_namespace[namespace])
+            ):
                 memory[key] = block
-                shares[of] += 1
-            elif len(self._ssd.blocks) + len(solid) < self.ssd_capacity:
-                solid[key] = block
+                added_by_namespace[namespace] += 1
+            elif len(self._ssd.blocks) + len(ssd) < self.ssd_capacity:
+                ssd[key] = block
             else:
-                found["no_room"] += 1
-        if not dry:
-            self._hold(memory, solid)
-        return Warmed(taken=len(memory) + len(solid), **found)
+                skipped["no_room"] += 1
+        if not dry_run:
+            self._insert_oldest(memory, ssd)
+        return WarmResult(taken=len(memory) + len(ssd), **skipped)
 
-    def _shares(self, namespace: str, more: int) -> bool:
+    def _has_share_for(self, namespace: str, more: int) -> bool:
         """Whether the namespace may hold more than `more` further blocks."""
-        return self._namespaces is None or self._namespaces.left(namespace, self.capacity) > more
+        return self._namespaces is None or self._namespaces.remaining_blocks(namespace, self.capacity) > more
 
-    def _hold(self, memory: Mapping[int, StoredBlock], solid: Mapping[int, StoredBlock]) -> None:
+    def _insert_oldest(self, memory: Mapping[int, StoredBlock], ssd: Mapping[int, StoredBlock]) -> None:
         """Add blocks, each as if last used before all present ones."""
         for key, block in memory.items():
             self._blocks[key] = STORED, block.node
             self._blocks.move_to_end(key, last=False)
             if self._namespaces is not None:
                 self._namespaces.add(key, block.namespace, oldest=True)
-        for key, block in solid.items():
+        for key, block in ssd.items():
             self._ssd.blocks[key] = block.node
             self._ssd.blocks.move_to_end(key, last=False)
 
@@ -277,19 +282,19 @@ class ContextCache:
         """Blocks in memory, stored or promised, and on solid state."""
         return len(self._blocks), len(self._ssd.blocks)
 
-    def _make_room(self) -> None:
+    def _evict_overflow(self) -> None:
         """Move blocks beyond the capacity out of memory, and forget those beyond the capacity of solid state."""
         while len(self._blocks) > max(0, self.capacity):
-            key, (maker, place) = self._memory.pop()
+            key, (producer, location) = self._memory.evict()
             if self._namespaces is not None:
                 self._namespaces.remove(key)
-            if maker == STORED and self.ssd_capacity > 0:
-                self._ssd.blocks[key] = place
+            if producer == STORED and self.ssd_capacity > 0:
+                self._ssd.blocks[key] = location
                 self.counts.demoted += 1
             else:
                 self.counts.evicted += 1
         while len(self._ssd.blocks) > max(0, self.ssd_capacity):
-            self._ssd.pop()
+            self._ssd.evict()
             self.counts.evicted += 1
 
     def _drop(self, keys: list[int]) -> int:
@@ -299,12 +304,12 @@ class ContextCache:
                 self._namespaces.remove(key)
         return len(keys)
 
-    def _node(self, key: int, place: Place) -> str:
+    def _node(self, key: int, location: BlockLocation) -> str:
         """The node of a block. It is looked up lazily, as it never matters for most blocks."""
-        if isinstance(place, str):
-            return place
-        points, owners = self._rings[place]
-        return owners[bisect_right(points, _spread(key)) % len(owners)] if owners else ""
+        if isinstance(location, str):
+            return location
+        points, owners = self._rings[location]
+        return owners[bisect_right(points, _mix64(key)) % len(owners)] if owners else ""
 
 
 Ring = tuple[list[int], list[str]]
@@ -312,19 +317,19 @@ Ring = tuple[list[int], list[str]]
 
 def _ring(nodes: Sequence[str]) -> Ring:
     points = sorted(
-        (_spread(_number(node) * POINTS_PER_NODE + at), node) for node in nodes for at in range(POINTS_PER_NODE)
+        (_mix64(_hash_name(node) * POINTS_PER_NODE + at), node) for node in nodes for at in range(POINTS_PER_NODE)
     )
     return [point for point, _ in points], [node for _, node in points]
 
 
-def _number(text: str) -> int:
+def _hash_name(text: str) -> int:
     value = 0
     for letter in text.encode():
         value = (value * 257 + letter) & 0xFFFFFFFFFFFFFFFF
     return value
 
 
-def _spread(value: int) -> int:
+def _mix64(value: int) -> int:
     """A well-mixed 64-bit image of a number (the finaliser of SplitMix64), the same in every process."""
     value = (value + 0x9E3779B97F4A7C15) & 0xFFFFFFFFFFFFFFFF
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & 0xFFFFFFFFFFFFFFFF

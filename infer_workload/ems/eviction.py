@@ -29,12 +29,12 @@ class Tier(Generic[V]):
         self._by_cost = policy == COST
         self._block_tokens = block_tokens
         self.blocks: OrderedDict[int, V] = OrderedDict()
-        self._worth: dict[int, tuple[int, int, int | None]] = {}
+        self._usage: dict[int, tuple[int, int, int | None]] = {}
         """Position in the prompt, number of uses, and the preceding block, by key; only for `cost`."""
         self._followers: Counter[int] = Counter()
         """Number of present blocks that follow a block, by key; only for `cost`."""
 
-    def used(self, hashes: Sequence[int], first: int = 0) -> None:
+    def touch(self, hashes: Sequence[int], first: int = 0) -> None:
         """Mark these present blocks as used now; they are consecutive in a prompt, from its block `first` on."""
         if not self._by_cost:
             for key in hashes:
@@ -44,12 +44,12 @@ class Tier(Generic[V]):
             key = hashes[at]
             self.blocks.move_to_end(key)
             before = hashes[at - 1] if at else None
-            known = self._worth.get(key)
+            known = self._usage.get(key)
             if known is None and before is not None:
                 self._followers[before] += 1
-            self._worth[key] = first + at, 1 if known is None else known[1] + 1, before if known is None else known[2]
+            self._usage[key] = first + at, 1 if known is None else known[1] + 1, before if known is None else known[2]
 
-    def pop(self) -> tuple[int, V]:
+    def evict(self) -> tuple[int, V]:
         """Evict one block, and return it."""
         if not self._by_cost:
             return self.blocks.popitem(last=False)
@@ -66,12 +66,12 @@ class Tier(Generic[V]):
             self._forget(key)
 
     def _cost(self, key: int) -> float:
-        place, uses, _ = self._worth.get(key, (0, 1, None))
-        return uses * (1.0 + place * self._block_tokens / ATTENDED_TOKENS)
+        position, uses, _ = self._usage.get(key, (0, 1, None))
+        return uses * (1.0 + position * self._block_tokens / ATTENDED_TOKENS)
 
     def _forget(self, key: int) -> None:
-        worth = self._worth.pop(key, None)
-        if worth is not None and worth[2] is not None:
-            self._followers[worth[2]] -= 1
-            if self._followers[worth[2]] <= 0:
-                del self._followers[worth[2]]
+        usage = self._usage.pop(key, None)
+        if usage is not None and usage[2] is not None:
+            self._followers[usage[2]] -= 1
+            if self._followers[usage[2]] <= 0:
+                del self._followers[usage[2]]

@@ -36,8 +36,8 @@ class ModelCache:
 
     `models` are the names of those read from the object store. `wanted` are the models to keep, in order of priority;
     others come last. `gb_per_node` is the memory it may use on a node (None: as much as all of them need),
-    `ssd_gb_per_node` the space on its SSD, and `lent` the memory granted, bytes by node (None: not allocated, so all
-    that it may use).
+    `ssd_gb_per_node` the space on its SSD, and `granted_bytes` the memory granted, bytes by node (None: not allocated,
+    so all that it may use).
     """
 
     calibration: Calibration
@@ -45,7 +45,7 @@ class ModelCache:
     wanted: tuple[ServedModel, ...] = ()
     gb_per_node: float | None = None
     ssd_gb_per_node: float = 0.0
-    lent: Mapping[str, float] | None = None
+    granted_bytes: Mapping[str, float] | None = None
 
     def node_bytes(self, nodes: int) -> float:
         """The memory, in bytes, that it needs on each of that many nodes."""
@@ -53,9 +53,9 @@ class ModelCache:
             return self.gb_per_node * 1e9
         return sum(weights_gb(each) for each in self.wanted) * 1e9 / max(1, nodes)
 
-    def lending(self, pool: Sequence[str]) -> tuple[str, ...]:
+    def granted_nodes(self, pool: Sequence[str]) -> tuple[str, ...]:
         """The nodes of the pool that lend it memory."""
-        lent = self.lent
+        lent = self.granted_bytes
         return tuple(pool) if lent is None else tuple(node for node in pool if lent.get(node, 0.0) > 0)
 
     def memory_bytes(self, pool: Sequence[str]) -> float:
@@ -64,14 +64,14 @@ class ModelCache:
         Memory lent by lost nodes counts until others lend in their place, so that a loss does not change which models
         are kept.
         """
-        if self.lent is not None:
-            return sum(self.lent.values())
+        if self.granted_bytes is not None:
+            return sum(self.granted_bytes.values())
         return inf if self.gb_per_node is None else self.gb_per_node * 1e9 * len(pool)
 
     def tiers(self, pool: Sequence[str], models: Iterable[ServedModel] = ()) -> dict[str, WeightsTier]:
         """The tier of each wanted model, and of `models`."""
         memory = self.memory_bytes(pool)
-        solid = self.ssd_gb_per_node * 1e9 * len(self.lending(pool))
+        solid = self.ssd_gb_per_node * 1e9 * len(self.granted_nodes(pool))
         found: dict[str, WeightsTier] = {}
         for model in (*self.wanted, *models):
             if model.name in found:
@@ -91,7 +91,7 @@ class ModelCache:
         self, model: ServedModel, fabric: Fabric, readers: Sequence[str], pool: Sequence[str], experts_per_die: int
     ) -> float:
         """Seconds until all dies of `readers` have their weights, from their present tier."""
-        tier, lending = self.tiers(pool, (model,))[model.name], self.lending(pool)
+        tier, lending = self.tiers(pool, (model,))[model.name], self.granted_nodes(pool)
         size, per_die = weights_gb(model) * 1e9, model.die_weight_bytes(experts_per_die)
         rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), self.calibration.memory_plane)
         spread = per_die * len(readers) * self.calibration.dies_per_node / (rate * 1e9) if rate > 0 else inf
@@ -103,10 +103,10 @@ class ModelCache:
 
     def lost_share(self, fabric: Fabric) -> float:
         """The fraction of lent memory on nodes that are gone, and so of each model in memory."""
-        lent = self.lent or {}
+        lent = self.granted_bytes or {}
         whole, there = sum(lent.values()), sum(size for node, size in lent.items() if node in fabric.nodes)
         return 1.0 - there / whole if whole else 0.0
 
-    def read(self, *models: ServedModel) -> None:
+    def record_read(self, *models: ServedModel) -> None:
         """Record that the pool has read these models from the object store."""
         self.models.update(model.name for model in models)

@@ -14,35 +14,35 @@ def place_cache(cache: ContextCache, deployment: Deployment) -> int:
     """Place the cache on the caching nodes that lend memory, with as many blocks as fit. Return how many blocks are
     lost."""
     nodes, blocks, ssd_blocks = deployment.pools.caching, deployment.cache_blocks, deployment.cache_ssd_blocks
-    if (lent := cache.lent) is not None:
-        lending = tuple(node for node in nodes if lent.get(node, 0.0) > 0)
-        blocks = min(blocks, int(sum(lent[node] for node in lending) // deployment.block_bytes))
-        nodes, ssd_blocks = lending, ssd_blocks * len(lending) // max(1, len(nodes))
+    if (granted_bytes := cache.granted_bytes) is not None:
+        granted_nodes = tuple(node for node in nodes if granted_bytes.get(node, 0.0) > 0)
+        blocks = min(blocks, int(sum(granted_bytes[node] for node in granted_nodes) // deployment.block_bytes))
+        nodes, ssd_blocks = granted_nodes, ssd_blocks * len(granted_nodes) // max(1, len(nodes))
     return cache.move_to(nodes, blocks, ssd_blocks)
 
 
-def adapted_cache(cache: ContextCache, deployment: Deployment) -> ContextCache:
+def adapt_cache(cache: ContextCache, deployment: Deployment) -> ContextCache:
     """The cache for a new layout, placed on its nodes: this one or, if the block size, eviction policy or project share
     changed, a new one that takes over the blocks, unless their size changed. Counts are kept."""
     fresh = deployment.context_cache()
-    if fresh.terms == cache.terms:
+    if fresh.immutable_parameters == cache.immutable_parameters:
         place_cache(cache, deployment)
         return cache
-    fresh.lent, fresh.counts = cache.lent, cache.counts
+    fresh.granted_bytes, fresh.counts = cache.granted_bytes, cache.counts
     place_cache(fresh, deployment)
     if fresh.block_tokens == cache.block_tokens:
-        fresh.warm(cache.stored())
+        fresh.warm(cache.list_stored())
     return fresh
 
 
-def lend_memory(cache: ContextCache, deployment: Deployment, lent: Mapping[str, float] | None) -> int:
+def set_granted_memory(cache: ContextCache, deployment: Deployment, granted_bytes: Mapping[str, float] | None) -> int:
     """Use that many bytes of each node from now on; None: as the layout says. Return how many blocks are lost."""
-    cache.lent = lent
+    cache.granted_bytes = granted_bytes
     return place_cache(cache, deployment)
 
 
-def forget_owed(cache: ContextCache, left: Mapping[Prefiller, set[int]]) -> None:
+def drop_orphaned_blocks(cache: ContextCache, withdrawn: Mapping[Prefiller, set[int]]) -> None:
     """After prompts were withdrawn from instances, forget those of their blocks that no other prompt there computes."""
-    for instance, blocks in left.items():
-        owed = cache.owed(blocks, instance.number)
-        cache.forget(owed - instance.still_due(owed, cache.block_tokens), instance.number)
+    for instance, blocks in withdrawn.items():
+        in_flight = cache.in_flight(blocks, instance.number)
+        cache.drop_in_flight(in_flight - instance.blocks_recomputed(in_flight, cache.block_tokens), instance.number)

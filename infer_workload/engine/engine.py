@@ -1,8 +1,8 @@
 """The engine: carries requests through prefill, cache and decode in emulated time.
 
 It is a discrete-event simulation without a clock of its own: `submit` adds a request, `advance(until)` processes
-everything up to that moment, `next_at` is the time of the next event. An experiment calls them with the times of a
-trace, the service with the scaled wall clock; nothing else differs. Nothing sleeps and all randomness is seeded: the
+everything up to that moment, `next_event_at` is the time of the next event. An experiment calls them with the times of
+a trace, the service with the scaled wall clock; nothing else differs. Nothing sleeps and all randomness is seeded: the
 same seed and the same calls give the same results.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import replace
 from math import inf
 from random import Random
 
-from infer_workload.engine.cache_placement import adapted_cache, forget_owed, lend_memory
+from infer_workload.engine.cache_placement import adapt_cache, drop_orphaned_blocks, set_granted_memory
+from infer_workload.engine.data_movement import new_dies, port_gbps, transfer_start_s
 from infer_workload.engine.decode_pool import DecodePool
 from infer_workload.engine.event_queue import EventQueue
 from infer_workload.engine.kv_transfers import Transfers
-from infer_workload.engine.moving import new_dies, port_gbps, transfer_start_s
 from infer_workload.engine.placement import Placement
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.prefill_pool import PrefillPool
@@ -32,7 +32,7 @@ from infer_workload.engine.request import (
     InferenceRequest,
     Prefiller,
 )
-from infer_workload.engine.scheduler import choose_beyond_room, choose_instance
+from infer_workload.engine.scheduler import choose_instance, choose_overflow
 from infer_workload.engine.waiting_queue import WaitingQueue
 from infer_workload.layout.deployment import Deployment, Pools
 from infer_workload.timing.fabric import Contention
@@ -51,10 +51,10 @@ class Engine:
         deployment: Deployment,
         seed: int = 0,
         now: float = 0.0,
-        finished: Callable[[InferenceRequest], None] | None = None,
-        emitted: Callable[[float, float, float], None] | None = None,
-        arrived: Callable[[float, int], None] | None = None,
-        given_up: Callable[[InferenceRequest, int], None] | None = None,
+        on_finished: Callable[[InferenceRequest], None] | None = None,
+        on_tokens: Callable[[float, float, float], None] | None = None,
+        on_arrival: Callable[[float, int], None] | None = None,
+        on_aborted: Callable[[InferenceRequest, int], None] | None = None,
     ) -> None:
         self.deployment = deployment
         self.now = now
@@ -66,15 +66,15 @@ class Engine:
         self.transferred_bytes = 0.0
         """KV sent to decode dies since the start."""
         self.cache = deployment.context_cache()
-        self._finished = finished or (lambda request: None)
-        self._emitted = emitted or (lambda start, end, tokens: None)
-        self._arrived = arrived or (lambda at, tokens: None)
-        self._given_up = given_up or (lambda request, tokens: None)
+        self._on_finished = on_finished or (lambda request: None)
+        self._on_tokens = on_tokens or (lambda start, end, tokens: None)
+        self._on_arrival = on_arrival or (lambda at, tokens: None)
+        self._on_aborted = on_aborted or (lambda request, tokens: None)
         self._events = EventQueue()
         self.transfers = Transfers(lambda port: port_gbps(self.deployment, port))
         self.prefill = PrefillPool(deployment, self.cache, now, self._events, self._prefilled, self._assign)
         self.pool = DecodePool(
-            deployment.decode_timing(), new_dies(deployment, deployment.pools.decode), Random(seed), self._emitted
+            deployment.decode_timing(), new_dies(deployment, deployment.pools.decode), Random(seed), self._on_tokens
         )
         self.placement = Placement(deployment, self.prefill, self.pool, self.in_flight)
 
@@ -87,18 +87,18 @@ class Engine:
             raise ContextTooLong(total, self.deployment.context_length)
         self.in_flight[request.number] = request
         self.waiting.push(request)
-        self._arrived(self.now, request.input_tokens)
+        self._on_arrival(self.now, request.input_tokens)
         self._assign()
 
     def cancel(self, request: InferenceRequest) -> None:
         """Cancel a request whose client disconnected, and free what it holds. Does nothing if it is done."""
         if not request.done:
-            self._withdraw([request])
+            self._detach([request])
             request.move(CANCELLED)
-            self._end(request)
+            self._abort(request)
             self._assign()
 
-    def next_at(self) -> float:
+    def next_event_at(self) -> float:
         """When the next event is due if nothing is submitted; infinity if there is none."""
         at, moved, planned = self.pool.due, self.transfers.due, self._events.due
         if moved < at:  # faster than min(), as this runs at every event
@@ -107,7 +107,7 @@ class Engine:
 
     def advance(self, until: float) -> None:
         """Process all events up to and including that moment."""
-        while (at := self.next_at()) <= until and at < inf:
+        while (at := self.next_event_at()) <= until and at < inf:
             self.now = max(self.now, at)
             if self.pool.due <= at:
                 for request in self.pool.run(self.now):
@@ -115,16 +115,16 @@ class Engine:
                 self._assign()
             elif self.transfers.due <= at:
                 joins_at = self.now + transfer_start_s(self.deployment)
-                for transfer in self.transfers.finish(self.now):
-                    self._events.at(joins_at, self._transferred, transfer.request, transfer.life)
+                for transfer in self.transfers.pop_finished(self.now):
+                    self._events.schedule(joins_at, self._transferred, transfer.request, transfer.attempt)
             else:
                 self._events.run(self.now)
         if until < inf:
             self.now = max(self.now, until)
 
-    def settle(self) -> None:
+    def sync_counters(self) -> None:
         """Bring counters up to date between events."""
-        self.pool.settle(self.now)
+        self.pool.sync_counters(self.now)
 
     @property
     def queued(self) -> int:
@@ -141,12 +141,12 @@ class Engine:
         begun = [(each, tokens) for each in self.in_flight.values() if (tokens := self.tokens_of(each))]
         return sum(each.input_tokens for each, _ in begun), sum(tokens for _, tokens in begun)
 
-    def close(self, target: Pools | None) -> int:
+    def cordon_outside(self, target: Pools | None) -> int:
         """Begin nothing more on decode nodes and prefill instances that are not in `target`; None opens all. Return how
         many requests still need what is closed."""
-        self.placement.close(target)
+        self.placement.cordon_outside(target)
         self._assign()
-        return self.placement.on_closing()
+        return self.placement.count_on_cordoned()
 
     def adopt(self, deployment: Deployment) -> None:
         """Use this deployment's spec and fabric from now on; pools change only with `apply_layout`."""
@@ -154,18 +154,18 @@ class Engine:
         self.placement.deployment = deployment
         self.prefill.deployment = deployment
 
-    def lend_memory(self, lent: Mapping[str, float] | None) -> None:
+    def set_granted_memory(self, granted_bytes: Mapping[str, float] | None) -> None:
         """Set the bytes on each node that the context cache may use; None: as the layout says."""
-        lend_memory(self.cache, self.deployment, lent)
-        self.prefill.recount()
+        set_granted_memory(self.cache, self.deployment, granted_bytes)
+        self.prefill.refresh_cached()
 
-    def retime(self, contention: Contention, now: float) -> None:
+    def apply_contention(self, contention: Contention, now: float) -> None:
         """Apply new contention on the same nodes: steps, chunks and transfers take other times from now on."""
         self.advance(now)
-        self.pool.settle(self.now)
+        self.pool.sync_counters(self.now)
         self.adopt(replace(self.deployment, fabric=self.deployment.fabric.beside(contention)))
-        self.prefill.retime(self.deployment, self.now)
-        self.transfers.reprice(self.now)
+        self.prefill.update_timing(self.deployment, self.now)
+        self.transfers.update_rates(self.now)
         self.pool.rebuild(self.deployment.decode_timing(), self.pool.dies, self.now)
 
     def apply_layout(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
@@ -175,18 +175,18 @@ class Engine:
         and so are the latest on dies whose memory has become too small. Waiting requests that no longer fit any die are
         dropped. Return how many were requeued.
         """
-        self.pool.settle(self.now)
+        self.pool.sync_counters(self.now)
         self.adopt(deployment)
-        self.placement.close(None)
-        gone = self.prefill.beyond(deployment.pools)
-        lost = self._lost_with(deployment.pools, gone)
-        lost += choose_beyond_room(self.in_flight.values(), lost, deployment.kv_tokens_per_die)
-        self._send_back(lost)
-        for instance in gone:
-            self.cache.break_promises(instance.number)
-        self.cache = adapted_cache(self.cache, deployment)
+        self.placement.cordon_outside(None)
+        removed_instances = self.prefill.instances_outside(deployment.pools)
+        lost = self._requests_on_removed(deployment.pools, removed_instances)
+        lost += choose_overflow(self.in_flight.values(), lost, deployment.kv_tokens_per_die)
+        self._requeue(lost)
+        for instance in removed_instances:
+            self.cache.drop_producer(instance.number)
+        self.cache = adapt_cache(self.cache, deployment)
         self.prefill.rebuild(deployment, self.cache, self.now, start_s)
-        self.transfers.reprice(self.now)
+        self.transfers.update_rates(self.now)
         self._rebuild_decode(deployment)
         if pause_s > 0:
             self.pool.pause(self.now + pause_s)
@@ -194,14 +194,16 @@ class Engine:
         self._assign()
         return len(lost)
 
-    def _lost_with(self, pools: Pools, gone: Sequence[PrefillInstance]) -> list[InferenceRequest]:
+    def _requests_on_removed(
+        self, pools: Pools, removed_instances: Sequence[PrefillInstance]
+    ) -> list[InferenceRequest]:
         """Requests on dies outside those pools, or on prefill instances that are gone."""
         decode = set(pools.decode)
         return [
             request
             for request in self.in_flight.values()
             if (request.die is not None and request.die.node not in decode)
-            or (request.state in (PREFILLING, TRANSFERRING) and request.instance in gone)
+            or (request.state in (PREFILLING, TRANSFERRING) and request.instance in removed_instances)
         ]
 
     def _rebuild_decode(self, deployment: Deployment) -> None:
@@ -215,20 +217,20 @@ class Engine:
         limit = self.deployment.context_length
         for request in [each for each in self.waiting if each.input_tokens + each.output_tokens > limit]:
             self.waiting.remove(request)
-            self._end(request)
+            self._abort(request)
             self.dropped += 1
 
-    def end(self) -> int:
+    def abort_all(self) -> int:
         """Cut off all requests, as there is nothing left to serve on. Return how many there were."""
-        cut_off = list(self.in_flight.values())
-        for request in cut_off:
-            self._end(request)
-        return len(cut_off)
+        aborted = list(self.in_flight.values())
+        for request in aborted:
+            self._abort(request)
+        return len(aborted)
 
-    def _end(self, request: InferenceRequest) -> None:
+    def _abort(self, request: InferenceRequest) -> None:
         """Forget a request that ends before its last token."""
         del self.in_flight[request.number]
-        self._given_up(request, self.tokens_of(request))
+        self._on_aborted(request, self.tokens_of(request))
 
     # The path of a request.
 
@@ -236,35 +238,35 @@ class Engine:
         """Assign waiting requests to a die and a prefill instance, in order, as long as there is room."""
         if not self.waiting:
             return
-        _, instances = self.placement.open_places()
+        _, instances = self.placement.schedulable()
         while self.waiting and instances:
             request = self.waiting.first
             tokens = request.input_tokens + request.output_tokens
-            place = self.placement.place_for(request.priority, tokens)
+            place = self.placement.find_place(request.priority, tokens)
             if place is None:
                 return
             die, preempted = place
-            self._send_back(preempted)
+            self._requeue(preempted)
             self.waiting.pop()
             self.placement.reserve(request, die, tokens)
             match = self.cache.match(request.blocks, request.prompt)
             instance = choose_instance(instances, match, request.priority)
-            self.cache.promise(request.blocks, instance.number, request.project)
+            self.cache.add_in_flight(request.blocks, instance.number, request.project)
             request.instance = instance
             request.matched, request.cached_ssd = match.tokens, match.ssd_tokens
             request.cached = request.prefilled = min(match.tokens, request.prompt - 1)
             if request.attempts == 1:
                 request.cached_first = match.tokens
             request.move(PREFILLING)
-            self.prefill.take(request, instance, self.now)
+            self.prefill.enqueue(request, instance, self.now)
 
     def _prefilled(self, now: float, request: InferenceRequest, instance: PrefillInstance) -> None:
         """The prompt is prefilled, which yields a token: transfer its KV for decoding, if more tokens are due."""
-        self.cache.keep(request.blocks, instance.number)
+        self.cache.store(request.blocks, instance.number)
         request.generated += 1
         if request.first_token_at < 0:
             request.first_token_at = now
-        self._emitted(now, now, 1)
+        self._on_tokens(now, now, 1)
         if request.generated >= request.output_tokens:
             self._finish(request)
             return
@@ -274,8 +276,8 @@ class Engine:
         self.transferred_bytes += size
         self.transfers.start(now, request, (instance, request.die), size)
 
-    def _transferred(self, now: float, request: InferenceRequest, life: int) -> None:
-        if request.attempts == life and request.state == TRANSFERRING:
+    def _transferred(self, now: float, request: InferenceRequest, attempt: int) -> None:
+        if request.attempts == attempt and request.state == TRANSFERRING:
             self.pool.join(request, now)
 
     def _finish(self, request: InferenceRequest) -> None:
@@ -284,25 +286,25 @@ class Engine:
         request.move(FINISHED)
         self.placement.release(request)
         self.in_flight.pop(request.number, None)
-        self._finished(request)
+        self._on_finished(request)
 
     # Requeueing.
 
-    def _send_back(self, requests: list[InferenceRequest]) -> None:
+    def _requeue(self, requests: list[InferenceRequest]) -> None:
         """Requeue requests, to be placed and prefilled again."""
         if not requests:
             return
-        self._withdraw(requests)
+        self._detach(requests)
         for request in requests:
             request.move(WAITING)
             request.attempts += 1
             self.waiting.push(request)
         self.preemptions += len(requests)
 
-    def _withdraw(self, requests: list[InferenceRequest]) -> None:
+    def _detach(self, requests: list[InferenceRequest]) -> None:
         """Take requests off their dies and instances; their generated tokens become part of their prompt."""
-        self.pool.settle(self.now)
-        left: dict[Prefiller, set[int]] = {}
+        self.pool.sync_counters(self.now)
+        withdrawn: dict[Prefiller, set[int]] = {}
         for request in requests:
             if request.state == DECODING:
                 request.generated = max(request.generated, min(self.tokens_of(request), request.output_tokens - 1))
@@ -310,9 +312,9 @@ class Engine:
                 self.waiting.remove(request)
             if request.state == PREFILLING and request.instance is not None:
                 request.instance.backlog_tokens -= request.prompt - request.prefilled
-                left.setdefault(request.instance, set()).update(request.blocks)
+                withdrawn.setdefault(request.instance, set()).update(request.blocks)
                 request.instance = None
-        forget_owed(self.cache, left)
+        drop_orphaned_blocks(self.cache, withdrawn)
         self.pool.remove(requests, self.now)
         self.transfers.drop(self.now, requests)
         for request in requests:

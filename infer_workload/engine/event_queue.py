@@ -19,7 +19,7 @@ class EventQueue:
         self._sequence = 0
         self.due = inf
 
-    def at(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
+    def schedule(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
         """Plan a call of `action(now, *arguments)` at that moment; never if that is infinity."""
         if moment < inf:
             self._sequence += 1

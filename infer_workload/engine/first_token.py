@@ -2,7 +2,7 @@
 
 The prediction works off the queue of the instance that would get it: the chunk under way, then chunks filled up to the
 token budget, each with the duration of its prompts and of the blocks to fetch first. A prompt's first token comes at
-the end of its last chunk, so it also delays the prompts that end in a chunk with it: these are `beside` it. A
+the end of its last chunk, so it also delays the prompts that end in a chunk with it: these are `finishing_with` it. A
 prediction changes nothing.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import inf
 
 from infer_workload.ems.context_cache import Match
-from infer_workload.engine.moving import fetch_s
+from infer_workload.engine.data_movement import fetch_s
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Deployment
@@ -22,24 +22,24 @@ from infer_workload.layout.deployment import Deployment
 @dataclass(slots=True)
 class ExpectedChunk:
     """A future chunk: its parts as input for the timing, what is fetched first, and the requests whose prompts end in
-    it (`through`)."""
+    it (`finishing`)."""
 
     starts_at: float
     parts: list[tuple[int, int]] = field(default_factory=list)
     tokens: int = 0
     blocks: int = 0
-    cold_tokens: int = 0
-    through: list[InferenceRequest] = field(default_factory=list)
+    ssd_tokens: int = 0
+    finishing: list[InferenceRequest] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class QueueProgress:
     """How far a queue has been worked off: whole prompts, and tokens of the next one."""
 
     prompts: int = 0
     tokens: int = 0
 
-    def has_begun(self, place: int) -> bool:
+    def has_started(self, place: int) -> bool:
         """Whether any of the prompt at that place is done."""
         return self.prompts > place or (self.prompts == place and self.tokens > 0)
 
@@ -64,87 +64,90 @@ class ExpectedQueue:
         self.match = match
         self.cached = min(match.tokens, request.prompt - 1)
         waiting = list(instance.queue)
-        place = instance.place_of(request, self.cached, deployment.spec.block_tokens)
+        place = instance.queue_position(request, self.cached, deployment.spec.block_tokens)
         self.prompts = [
             (each, each.prompt - each.prefilled - take, each.prefilled + take)
             for each, life, take in instance.chunk
-            if instance.holds(each, life) and each.prefilled + take < each.prompt
+            if instance.is_current(each, life) and each.prefilled + take < each.prompt
         ]
         """(request, tokens left, tokens done) for each prompt."""
-        self.prompts += self._standing(waiting[:place], leaving)
-        self.own = len(self.prompts)
+        self.prompts += self._valid_entries(waiting[:place], leaving)
+        self.own_index = len(self.prompts)
         self.prompts.append((request, request.prompt - self.cached, self.cached))
-        self.prompts += self._standing(waiting[place:], leaving)
+        self.prompts += self._valid_entries(waiting[place:], leaving)
 
-    def _standing(
+    def _valid_entries(
         self, entries: Sequence[tuple[InferenceRequest, int]], leaving: Collection[InferenceRequest]
     ) -> list[tuple[InferenceRequest, int, int]]:
         return [
             (each, each.prompt - each.prefilled, each.prefilled)
             for each, life in entries
-            if self.instance.holds(each, life) and each not in leaving
+            if self.instance.is_current(each, life) and each not in leaving
         ]
 
-    def chunk(self, at: float, reached: Reached, *, without_own: bool = False) -> tuple[ExpectedChunk, Reached]:
+    def next_chunk(
+        self, at: float, progress: QueueProgress, *, without_own: bool = False
+    ) -> tuple[ExpectedChunk, QueueProgress]:
         """The next chunk, filled up to the token budget, and how far the queue is worked off after it."""
         chunk, room, block_tokens = ExpectedChunk(at), self.instance.token_budget, self.deployment.spec.block_tokens
-        index, begun = reached.prompts, reached.tokens
+        index, begun = progress.prompts, progress.tokens
         while index < len(self.prompts) and room:
-            if without_own and index == self.own:
+            if without_own and index == self.own_index:
                 index += 1
                 continue
             each, left, done = self.prompts[index]
             left, done = left - begun, done + begun
             take = min(room, left)
-            tokens, cold = self._begins_with(each, done)
+            tokens, ssd_tokens = self._fetched_tokens(each, done)
             chunk.parts.append((take, done))
             chunk.tokens += tokens
             chunk.blocks += -(-tokens // block_tokens)
-            chunk.cold_tokens += cold
+            chunk.ssd_tokens += ssd_tokens
             room -= take
             if take < left:
                 begun += take
             else:
-                chunk.through.append(each)
+                chunk.finishing.append(each)
                 index, begun = index + 1, 0
-        return chunk, Reached(index, begun)
+        return chunk, QueueProgress(index, begun)
 
-    def _begins_with(self, each: InferenceRequest, done: int) -> tuple[int, int]:
+    def _fetched_tokens(self, request: InferenceRequest, done: int) -> tuple[int, int]:
         """Tokens of a prompt to fetch from the cache, if it begins at `done`, and those of them on solid state."""
-        if each is self.request:
+        if request is self.request:
             return (self.cached, self.match.ssd_tokens) if done == self.cached else (0, 0)
-        return (each.cached, each.cached_ssd) if done == each.cached else (0, 0)
+        return (request.cached, request.cached_ssd) if done == request.cached else (0, 0)
 
-    def takes_s(self, chunk: ExpectedChunk) -> float:
+    def duration_s(self, chunk: ExpectedChunk) -> float:
         """Seconds of a chunk, with the fetch before it; infinity if the blocks cannot be fetched."""
         instance = self.instance
-        fetching_s = fetch_s(self.deployment, self.nodes, instance.nodes, chunk.tokens, chunk.blocks, chunk.cold_tokens)
+        fetching_s = fetch_s(self.deployment, self.nodes, instance.nodes, chunk.tokens, chunk.blocks, chunk.ssd_tokens)
         return instance.timing.planned_s(chunk.parts) + fetching_s
 
     def alone_s(self) -> float:
         """Seconds of the new request in a chunk of its own."""
         blocks = -(-self.cached // self.deployment.spec.block_tokens)
         parts = [(self.request.prompt - self.cached, self.cached)]
-        return self.takes_s(ExpectedChunk(0.0, parts, self.cached, blocks, self.match.ssd_tokens))
+        return self.duration_s(ExpectedChunk(0.0, parts, self.cached, blocks, self.match.ssd_tokens))
 
 
 @dataclass(frozen=True)
 class FirstToken:
-    """The prediction for a new prompt. `joins_at` is when its first chunk starts; `beside` are the requests that end in
-    that chunk, which would be at `beside_at` with the new prompt, and at `beside_before()` without it."""
+    """The prediction for a new prompt. `joins_at` is when its first chunk starts; `finishing_with` are the requests
+    that end in that chunk, which would be at `finishing_with_at` with the new prompt, and at `finishing_without_at()`
+    without it."""
 
     instance: PrefillInstance
     at: float
     alone_s: float
     joins_at: float
-    beside: Sequence[InferenceRequest]
-    beside_at: float
-    beside_before: Callable[[], float]
+    finishing_with: Sequence[InferenceRequest]
+    finishing_with_at: float
+    finishing_without_at: Callable[[], float]
     kv_tokens: int
     """Tokens of all prompts that end in its last chunk, its own included: their KV leaves the instance at once."""
 
 
-def first_token(
+def predict_first_token(
     deployment: Deployment,
     nodes: Sequence[str],
     instance: PrefillInstance,
@@ -156,30 +159,30 @@ def first_token(
     """Predict the first token of a request on that instance. The cache, on `nodes`, has `match` of its prompt; the
     `leaving` requests would be preempted for it."""
     queue = ExpectedQueue(deployment, nodes, instance, request, match, leaving)
-    at, reached = instance.free_at(now), Reached()
-    joined, joined_from, joined_ends_at = None, reached, inf
+    at, progress = instance.free_at(now), QueueProgress()
+    joined, joined_from, joined_ends_at = None, progress, inf
     while at < inf:
-        chunk, then = queue.chunk(at, reached)
-        ends_at = at + queue.takes_s(chunk)
-        if joined is None and then.has_begun(queue.own):
-            joined, joined_from, joined_ends_at = chunk, reached, ends_at
-        if joined is not None and then.prompts > queue.own:
+        chunk, next_progress = queue.next_chunk(at, progress)
+        ends_at = at + queue.duration_s(chunk)
+        if joined is None and next_progress.has_started(queue.own_index):
+            joined, joined_from, joined_ends_at = chunk, progress, ends_at
+        if joined is not None and next_progress.prompts > queue.own_index:
             break
-        at, reached = ends_at, then
+        at, progress = ends_at, next_progress
     else:
         return FirstToken(instance, inf, inf, inf, (), inf, lambda: inf, 0)
 
     def without() -> float:
-        rest, _ = queue.chunk(joined.starts_at, joined_from, without_own=True)
-        return joined.starts_at + queue.takes_s(rest)
+        chunk_without, _ = queue.next_chunk(joined.starts_at, joined_from, without_own=True)
+        return joined.starts_at + queue.duration_s(chunk_without)
 
     return FirstToken(
         instance=instance,
         at=ends_at,
         alone_s=queue.alone_s(),
         joins_at=joined.starts_at,
-        beside=[each for each in joined.through if each is not request],
-        beside_at=joined_ends_at,
-        beside_before=without,
-        kv_tokens=sum(each.prompt for each in chunk.through),
+        finishing_with=[each for each in joined.finishing if each is not request],
+        finishing_with_at=joined_ends_at,
+        finishing_without_at=without,
+        kv_tokens=sum(each.prompt for each in chunk.finishing),
     )

@@ -20,7 +20,7 @@ Port = Hashable
 
 ROUNDING_S = 1e-9
 """A remainder that moves within this time counts as moved."""
-STEPS = 4.0
+CLOCK_STEPS = 4.0
 """The same in units of the clock's resolution, if that is longer: a transfer that ends within one unit would never be
 due later than now. The resolution of seconds since the epoch is a quarter of a microsecond, at 60 times as many
 seconds 15."""
@@ -31,14 +31,14 @@ class Transfer:
     """The transfer of one request's KV: its ports, the bytes left, and its present rate in GB/s."""
 
     request: InferenceRequest
-    life: int
+    attempt: int
     ports: tuple[Port, ...]
-    left: float
+    remaining_bytes: float
     rate: float = 0.0
 
 
 class Transfers:
-    """All transfers of a deployment. `capacity(port)` is the rate of a port, GB/s, fixed until the next `reprice`.
+    """All transfers of a deployment. `capacity(port)` is the rate of a port, GB/s, fixed until the next `update_rates`.
 
     Rates are computed once for all starts and ends of one moment, when `due` is read or time passes.
     """
@@ -57,73 +57,75 @@ class Transfers:
     def due(self) -> float:
         """When the first transfer ends; infinity if none does."""
         if self._due is None:
-            self._due = self._share()
+            self._due = self._allocate_rates()
         return self._due
 
     def start(self, now: float, request: InferenceRequest, ports: tuple[Port, ...], size_bytes: float) -> None:
-        self._progress(now)
+        self._advance(now)
         self._active.append(Transfer(request, request.attempts, ports, size_bytes))
         self._due = None
 
-    def finish(self, now: float) -> list[Transfer]:
+    def pop_finished(self, now: float) -> list[Transfer]:
         """Remove and return the transfers that are complete."""
-        self._progress(now)
-        moved_s = max(ROUNDING_S, STEPS * ulp(self._at))
+        self._advance(now)
+        moved_s = max(ROUNDING_S, CLOCK_STEPS * ulp(self._at))
         done: list[Transfer] = []
-        going: list[Transfer] = []
+        ongoing: list[Transfer] = []
         for current in self._active:
-            (done if current.left <= current.rate * 1e9 * moved_s else going).append(current)
-        self._active = going
+            (done if current.remaining_bytes <= current.rate * 1e9 * moved_s else ongoing).append(current)
+        self._active = ongoing
         self._due = None
         return done
 
-    def drop(self, now: float, gone: Iterable[InferenceRequest]) -> None:
+    def drop(self, now: float, requests: Iterable[InferenceRequest]) -> None:
         """Drop the transfers of these requests."""
-        leaving = set(gone)
+        leaving = set(requests)
         if any(current.request in leaving for current in self._active):
-            self._progress(now)
+            self._advance(now)
             self._active = [current for current in self._active if current.request not in leaving]
             self._due = None
 
-    def reprice(self, now: float) -> None:
+    def update_rates(self, now: float) -> None:
         """Read the rates of ports again, as they have changed."""
-        self._progress(now)
+        self._advance(now)
         self._capacity.cache_clear()
         self._due = None
 
-    def _progress(self, now: float) -> None:
+    def _advance(self, now: float) -> None:
         if now <= self._at:
             return
         if self._due is None:
-            self._due = self._share()
-        passed, self._at = now - self._at, now
+            self._due = self._allocate_rates()
+        elapsed, self._at = now - self._at, now
         for current in self._active:
-            current.left = max(0.0, current.left - current.rate * 1e9 * passed)
+            current.remaining_bytes = max(0.0, current.remaining_bytes - current.rate * 1e9 * elapsed)
 
-    def _share(self) -> float:
+    def _allocate_rates(self) -> float:
         """Compute new rates. Return when the first transfer ends."""
         if len(self._active) < 2:
             due = inf
             for alone in self._active:
                 alone.rate = min(self._capacity(port) for port in alone.ports)
                 if alone.rate > 0:
-                    due = self._at + alone.left / (alone.rate * 1e9)
+                    due = self._at + alone.remaining_bytes / (alone.rate * 1e9)
             return due
         links = {port: self._capacity(port) for current in self._active for port in current.ports}
-        asked = dict.fromkeys(links, 0.0)
+        demand = dict.fromkeys(links, 0.0)
         for current in self._active:
             current.rate = min(links[port] for port in current.ports)
             for port in current.ports:
-                asked[port] += current.rate
-        if crowded := {port: gbps for port, gbps in links.items() if asked[port] > gbps * (1 + 1e-9)}:
-            self._divide(crowded)
-        ends = [current.left / (current.rate * 1e9) for current in self._active if current.rate > 0]
+                demand[port] += current.rate
+        if overloaded := {port: gbps for port, gbps in links.items() if demand[port] > gbps * (1 + 1e-9)}:
+            self._share_overloaded(overloaded)
+        ends = [current.remaining_bytes / (current.rate * 1e9) for current in self._active if current.rate > 0]
         return self._at + min(ends) if ends else inf
 
-    def _divide(self, crowded: Mapping[Port, float]) -> None:
+    def _share_overloaded(self, overloaded: Mapping[Port, float]) -> None:
         """Divide the overloaded ports (GB/s) among the transfers through them. No other port can be full: each transfer
         asks for no more than its narrowest port gives."""
-        sharing = [(current, path) for current in self._active if (path := [p for p in current.ports if p in crowded])]
-        rates = share([Flow(tuple(path), ceiling=current.rate) for current, path in sharing], crowded)
+        sharing = [
+            (current, path) for current in self._active if (path := [p for p in current.ports if p in overloaded])
+        ]
+        rates = share([Flow(tuple(path), ceiling=current.rate) for current, path in sharing], overloaded)
         for (current, _), rate in zip(sharing, rates, strict=True):
             current.rate = float(rate)

@@ -23,12 +23,12 @@ class PrefillInstance:
     queue: deque[tuple[InferenceRequest, int]] = field(default_factory=deque)
     chunk: list[tuple[InferenceRequest, int, int]] = field(default_factory=list)
     chunk_number: int = 0
-    work: tuple[list[tuple[int, int]], int, int] = ([], 0, 0)
+    chunk_work: tuple[list[tuple[int, int]], int, int] = ([], 0, 0)
     """The chunk as (new, earlier) tokens of each prompt, and the tokens and blocks to fetch first."""
-    work_began: bool = False
-    whole_s: float = 0.0
+    chunk_paced: bool = False
+    chunk_s: float = 0.0
     """Duration of the whole chunk at the present pace."""
-    left: float = 1.0
+    chunk_left: float = 1.0
     """The fraction of the chunk that was left at `paced_at`."""
     paced_at: float = 0.0
     backlog_tokens: int = 0
@@ -36,15 +36,15 @@ class PrefillInstance:
     prefilled_tokens: int = 0
     """Since the start."""
 
-    def holds(self, request: InferenceRequest, life: int) -> bool:
+    def is_current(self, request: InferenceRequest, attempt: int) -> bool:
         """Whether that queue entry is still valid: the request may have been requeued or cancelled since."""
-        return request.attempts == life and request.instance is self and request.state == PREFILLING
+        return request.attempts == attempt and request.instance is self and request.state == PREFILLING
 
     def enqueue(self, request: InferenceRequest, block_tokens: int) -> None:
         """Insert behind prompts that have begun, are not of lower priority, or compute blocks that this one needs."""
-        self.queue.insert(self.place_of(request, request.cached, block_tokens), (request, request.attempts))
+        self.queue.insert(self.queue_position(request, request.cached, block_tokens), (request, request.attempts))
 
-    def place_of(self, request: InferenceRequest, cached: int, block_tokens: int) -> int:
+    def queue_position(self, request: InferenceRequest, cached: int, block_tokens: int) -> int:
         """Its position in the queue if `cached` of its tokens come from the cache."""
         at = len(self.queue)
         while at and _overtakes(request, cached, self.queue[at - 1][0], block_tokens):
@@ -55,7 +55,7 @@ class PrefillInstance:
         """When the next chunk can start, at the present pace."""
         if not self.chunk:
             return max(now, self.ready_at)
-        return max(now, self.paced_at + self._takes(self.left)) if self.whole_s < inf else inf
+        return max(now, self.paced_at + self._duration_of(self.chunk_left)) if self.chunk_s < inf else inf
 
     def tokens_before(self, priority: int) -> int:
         """Tokens to be computed before a new prompt of that priority."""
@@ -63,38 +63,40 @@ class PrefillInstance:
         for request, life in reversed(self.queue):
             if request.priority <= priority:
                 break
-            if self.holds(request, life) and request.prefilled == request.cached:
+            if self.is_current(request, life) and request.prefilled == request.cached:
                 before -= request.prompt - request.prefilled
         return before
 
-    def still_due(self, owed: set[int], block_tokens: int) -> set[int]:
+    def blocks_recomputed(self, in_flight: set[int], block_tokens: int) -> set[int]:
         """Of the blocks owed by withdrawn prompts, those that other prompts here will compute instead.
 
         The first prompt that relied on a block computes it itself, and those behind rely on that one. In the chunk
         under way nothing changes, since the withdrawn prompt's part of it is still computed.
         """
-        due: set[int] = set()
+        recomputed: set[int] = set()
         begun = {request.number for request, _, _ in self.chunk}
         for request, life in [*((request, life) for request, life, _ in self.chunk), *self.queue]:
-            if not owed or not self.holds(request, life) or owed.isdisjoint(request.blocks):
+            if not in_flight or not self.is_current(request, life) or in_flight.isdisjoint(request.blocks):
                 continue
-            first = next((at for at, key in enumerate(request.blocks) if key in owed and key not in due), None)
+            first = next(
+                (at for at, key in enumerate(request.blocks) if key in in_flight and key not in recomputed), None
+            )
             if first is not None and request.number not in begun and request.prefilled == request.cached:
-                self._count_on(request, min(request.cached, first * block_tokens))
-            due.update(owed.intersection(request.blocks))
-        return due
+                self._reduce_cached(request, min(request.cached, first * block_tokens))
+            recomputed.update(in_flight.intersection(request.blocks))
+        return recomputed
 
-    def recount(self, cache: ContextCache) -> None:
+    def refresh_cached(self, cache: ContextCache) -> None:
         """Make queued prompts compute blocks themselves that have gone from the cache."""
         for request, life in self.queue:
-            if not request.cached or request.prefilled > request.cached or not self.holds(request, life):
+            if not request.cached or request.prefilled > request.cached or not self.is_current(request, life):
                 continue
             known = cache.peek(request.blocks, request.prompt).tokens
             if known < request.cached:
-                self._count_on(request, known)
-                cache.promise(request.blocks, self.number, request.project)
+                self._reduce_cached(request, known)
+                cache.add_in_flight(request.blocks, self.number, request.project)
 
-    def _count_on(self, request: InferenceRequest, tokens: int) -> None:
+    def _reduce_cached(self, request: InferenceRequest, tokens: int) -> None:
         """Reduce what a queued prompt takes from the context cache to that many tokens."""
         self.backlog_tokens += request.cached - tokens
         request.cached = request.prefilled = request.matched = tokens
@@ -102,43 +104,43 @@ class PrefillInstance:
         if request.attempts == 1:
             request.cached_first = min(request.cached_first, tokens)
 
-    def pace(self, now: float, whole_s: float) -> float | None:
-        """Set the pace at which the whole chunk takes `whole_s`. Return when it ends, or None if the pace is unchanged.
+    def set_pace(self, now: float, chunk_s: float) -> float | None:
+        """Set the pace at which the whole chunk takes `chunk_s`. Return when it ends, or None if the pace is unchanged.
 
         The part already done stays done.
         """
-        if self.work_began:
-            if isclose(whole_s, self.whole_s):
+        if self.chunk_paced:
+            if isclose(chunk_s, self.chunk_s):
                 return None
-            done = (now - self.paced_at) / self.whole_s if self.whole_s > 0 else self.left
-            self.busy_s -= self._takes(self.left)
-            self.left = max(0.0, self.left - done)
+            done = (now - self.paced_at) / self.chunk_s if self.chunk_s > 0 else self.chunk_left
+            self.busy_s -= self._duration_of(self.chunk_left)
+            self.chunk_left = max(0.0, self.chunk_left - done)
             self.busy_s += now - self.paced_at
         else:
-            self.left, self.work_began = 1.0, True
-        self.whole_s, self.paced_at = whole_s, now
-        self.busy_s += self._takes(self.left)
+            self.chunk_left, self.chunk_paced = 1.0, True
+        self.chunk_s, self.paced_at = chunk_s, now
+        self.busy_s += self._duration_of(self.chunk_left)
         self.chunk_number += 1
-        return now + self.left * whole_s if self.left else now
+        return now + self.chunk_left * chunk_s if self.chunk_left else now
 
-    def _takes(self, left: float) -> float:
-        return left * self.whole_s if self.whole_s < inf else 0.0
+    def _duration_of(self, fraction: float) -> float:
+        return fraction * self.chunk_s if self.chunk_s < inf else 0.0
 
     @property
-    def cold_tokens(self) -> int:
+    def ssd_tokens(self) -> int:
         """Tokens of the chunk that have to be fetched from solid state first."""
         return sum(each.cached_ssd for each, _, _ in self.chunk if each.cached_ssd and each.prefilled == each.cached)
 
-    def fill(self, now: float, block_tokens: int) -> tuple[int, int]:
+    def fill_chunk(self, now: float, block_tokens: int) -> tuple[int, int]:
         """Fill the chunk from the queue up to the token budget; a long prompt is split over several chunks.
 
         Return the tokens and blocks to fetch from the context cache first.
         """
         room, fetched, blocks = self.token_budget, 0, 0
-        self.work_began = False
+        self.chunk_paced = False
         while self.queue and room > 0:
             request, life = self.queue.popleft()
-            if not self.holds(request, life):
+            if not self.is_current(request, life):
                 continue
             if request.prefilled == request.cached and request.cached:
                 fetched += request.cached
@@ -148,7 +150,7 @@ class PrefillInstance:
             take = min(room, request.prompt - request.prefilled)
             self.chunk.append((request, life, take))
             room -= take
-        self.work = [(take, request.prefilled) for request, _, take in self.chunk], fetched, blocks
+        self.chunk_work = [(take, request.prefilled) for request, _, take in self.chunk], fetched, blocks
         return fetched, blocks
 
 

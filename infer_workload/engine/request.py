@@ -55,7 +55,8 @@ class DecodeDie:
     reserved_tokens: int = 0
     active: int = 0
     kv_base: float = 0.0
-    """Tokens in its KV memory, less the growth of its requests over all steps since the pool's first (`LongestDie`)."""
+    """Tokens in its KV memory, less the growth of its requests over all steps since the pool's first
+    (`KvLoadTracker`)."""
 
 
 class Prefiller(Protocol):
@@ -65,7 +66,7 @@ class Prefiller(Protocol):
     nodes: tuple[str, ...]
     backlog_tokens: int
 
-    def still_due(self, owed: set[int], block_tokens: int) -> set[int]:
+    def blocks_recomputed(self, in_flight: set[int], block_tokens: int) -> set[int]:
         """Of the blocks owed by withdrawn prompts, those that other prompts here will compute instead."""
 
 
@@ -162,7 +163,7 @@ class InferenceRequest(Latencies):
             self.drafts_accepted += max(0, self.generated - self.tokens_at_start - steps)
 
     @property
-    def turn(self) -> tuple[int, float, int]:
+    def queue_key(self) -> tuple[int, float, int]:
         """The sort key of handling: the least goes first."""
         return self.priority, self.arrived_at, self.number
 

@@ -5,10 +5,10 @@ room, the one with the fewest reserved tokens is chosen, since all dies step tog
 Among the prefill instances, the one with the least queued work, unless one has yet to compute a block that the prompt
 reuses.
 
-With a target for time per token the batch adapts (`keeps`): there is room only if a step would still meet the target
-with everything placed at its final length. A request without room preempts others of lower priority: the lowest
-priority first, and of these the latest, as in vLLM. When a layout on fewer dies leaves each less memory beside its
-experts, the requests that no longer fit are chosen in the same order.
+With a target for time per token the batch adapts (`keeps_tpot_target`): there is room only if a step would still meet
+the target with everything placed at its final length. A request without room preempts others of lower priority: the
+lowest priority first, and of these the latest, as in vLLM. When a layout on fewer dies leaves each less memory beside
+its experts, the requests that no longer fit are chosen in the same order.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def choose_die(dies: Sequence[DecodeDie], tokens: int, batch_max: int, kv_max: i
 def choose_instance(instances: Sequence[PrefillInstance], match: Match, priority: int = 0) -> PrefillInstance:
     """The instance that has yet to compute a block of the match, else the one with the least work ahead of a prompt of
     that priority. `instances` is not empty."""
-    if match.maker != STORED:
+    if match.producer != STORED:
         for instance in instances:
-            if instance.number == match.maker:
+            if instance.number == match.producer:
                 return instance
     return min(instances, key=lambda instance: (instance.tokens_before(priority), instance.number))
 
 
-def needs(request: InferenceRequest, decode: frozenset[str], prefill: frozenset[tuple[str, ...]]) -> bool:
+def occupies(request: InferenceRequest, decode: frozenset[str], prefill: frozenset[tuple[str, ...]]) -> bool:
     """Whether the request still needs one of these decode nodes, or of these prefill instances (given by nodes)."""
     if request.die is not None and request.die.node in decode:
         return True
@@ -61,12 +61,12 @@ def needs(request: InferenceRequest, decode: frozenset[str], prefill: frozenset[
 def tpot_s(pool: DecodePool, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()) -> float:
     """Time per token, in seconds, if everything with a place were decoding, and a request of that many tokens on `die`
     in place of that die's requests in `without`."""
-    fullest, longest = _most(pool)
-    batch, together = _with(die, tokens, without)
+    fullest, longest = _max_reserved(pool)
+    batch, together = _reserved_with(die, tokens, without)
     return pool.timing.step_s(max(fullest, batch), max(longest, together)) / pool.timing.tokens_per_step
 
 
-def keeps(
+def keeps_tpot_target(
     target_s: float, pool: DecodePool, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()
 ) -> bool:
     """Whether the batch may take one more request, given a target for time per token.
@@ -75,66 +75,71 @@ def keeps(
     and its die either would meet the target by itself, so that the batch shrinks towards the target, or is empty. The
     first request of a pool always may: it could not be served faster.
     """
-    fullest, longest = _most(pool)
+    fullest, longest = _max_reserved(pool)
     if not fullest or tpot_s(pool, die, tokens, without) <= target_s:
         return True
-    batch, together = _with(die, tokens, without)
+    batch, together = _reserved_with(die, tokens, without)
     if batch > fullest or together > longest:
         return False
     return batch == 1 or pool.timing.step_s(batch, together) <= target_s * pool.timing.tokens_per_step
 
 
-def _most(pool: DecodePool) -> tuple[int, int]:
+def _max_reserved(pool: DecodePool) -> tuple[int, int]:
     """The most requests, and the most tokens, reserved on one die."""
     return max(map(RESERVED, pool.dies)), max(map(RESERVED_TOKENS, pool.dies))
 
 
-def _with(die: DecodeDie, tokens: int, without: Sequence[InferenceRequest]) -> tuple[int, int]:
+def _reserved_with(die: DecodeDie, tokens: int, without: Sequence[InferenceRequest]) -> tuple[int, int]:
     """Requests and tokens of a die with one more request of that many tokens, and without those in `without`."""
-    leaving = sum(each.reserved for each in without)
-    return die.reserved + 1 - len(without), die.reserved_tokens + tokens - leaving
+    preempted_tokens = sum(each.reserved for each in without)
+    return die.reserved + 1 - len(without), die.reserved_tokens + tokens - preempted_tokens
 
 
-def choose_beyond_room(
+def choose_overflow(
     placed: Iterable[InferenceRequest], leaving: Iterable[InferenceRequest], kv_max: int
 ) -> list[InferenceRequest]:
     """The requests that have to leave dies which hold at most `kv_max` tokens from now on, beside those `leaving`
     anyway: the latest on each die."""
-    gone = set(leaving)
+    excluded = set(leaving)
     staying: dict[DecodeDie, list[InferenceRequest]] = {}
     for request in placed:
-        if request.die is not None and request not in gone:
+        if request.die is not None and request not in excluded:
             staying.setdefault(request.die, []).append(request)
     chosen = []
-    for there in staying.values():
-        beyond = sum(each.reserved for each in there) - kv_max
-        for request in sorted(there, key=lambda each: each.turn, reverse=True):
-            if beyond <= 0:
+    for on_die in staying.values():
+        excess = sum(each.reserved for each in on_die) - kv_max
+        for request in sorted(on_die, key=lambda each: each.queue_key, reverse=True):
+            if excess <= 0:
                 break
-            beyond -= request.reserved
+            excess -= request.reserved
             chosen.append(request)
     return chosen
 
 
 def choose_preempted(
-    later: Iterable[InferenceRequest],
+    lower_priority: Iterable[InferenceRequest],
     dies: Iterable[DecodeDie],
     tokens: int,
     batch_max: int,
     kv_max: int,
-    in_time: Callable[[DecodeDie, int, Sequence[InferenceRequest]], bool],
+    meets_target: Callable[[DecodeDie, int, Sequence[InferenceRequest]], bool],
 ) -> tuple[DecodeDie, list[InferenceRequest]] | None:
-    """The die that is first to have room for a request of that many tokens as requests of lower priority (`later`) are
-    preempted one by one, and the requests preempted there; None if there is no room even without all of them."""
+    """The die that is first to have room for a request of that many tokens as requests of lower priority
+    (`lower_priority`) are preempted one by one, and the requests preempted there; None if there is no room even without
+    all of them."""
     open_dies = set(dies)
-    going: dict[DecodeDie, list[InferenceRequest]] = {}
-    for request in sorted(later, key=lambda each: each.turn, reverse=True):
+    preempted_by_die: dict[DecodeDie, list[InferenceRequest]] = {}
+    for request in sorted(lower_priority, key=lambda each: each.queue_key, reverse=True):
         die = request.die
         if die is None or die not in open_dies:
             continue
-        gone = going.setdefault(die, [])
-        gone.append(request)
-        left = die.reserved_tokens - sum(each.reserved for each in gone)
-        if left + tokens <= kv_max and die.reserved - len(gone) < batch_max and in_time(die, tokens, gone):
-            return die, gone
+        preempted = preempted_by_die.setdefault(die, [])
+        preempted.append(request)
+        left = die.reserved_tokens - sum(each.reserved for each in preempted)
+        if (
+            left + tokens <= kv_max
+            and die.reserved - len(preempted) < batch_max
+            and meets_target(die, tokens, preempted)
+        ):
+            return die, preempted
     return None

@@ -31,13 +31,13 @@ class WaitingQueue:
         return self._heap[0][3]
 
     def push(self, request: InferenceRequest) -> None:
-        heappush(self._heap, (*request.turn, request))
-        self._count(request, 1)
+        heappush(self._heap, (*request.queue_key, request))
+        self._adjust_count(request, 1)
 
     def pop(self) -> InferenceRequest:
         """Remove and return the next request. Raises IndexError if the queue is empty."""
         request = heappop(self._heap)[3]
-        self._count(request, -1)
+        self._adjust_count(request, -1)
         return request
 
     def remove(self, request: InferenceRequest) -> None:
@@ -47,14 +47,14 @@ class WaitingQueue:
             raise ValueError(f"request {request.number} is not in the queue")
         heapify(kept)
         self._heap = kept
-        self._count(request, -1)
+        self._adjust_count(request, -1)
 
     def ahead_of(self, priority: int) -> int:
         """The number of waiting requests ahead of a new one of that priority."""
         return sum(number for each, number in self._counts.items() if each <= priority)
 
-    def _count(self, request: InferenceRequest, more: int) -> None:
-        number = self._counts.get(request.priority, 0) + more
+    def _adjust_count(self, request: InferenceRequest, change: int) -> None:
+        number = self._counts.get(request.priority, 0) + change
         if number:
             self._counts[request.priority] = number
         else:

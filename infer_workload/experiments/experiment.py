@@ -107,7 +107,7 @@ def replay(
     """Submit each arrival to a deployment at its time, and run until the last has finished. At each of `node_losses_s`
     before that, the last decode node is lost. `count`, the number of arrivals, is used only for `progress`."""
     finished = Served()
-    engine = Engine(deployment, seed, finished=finished.add)
+    engine = Engine(deployment, seed, on_finished=finished.add)
     limits, losses, notes = list[int](), sorted(node_losses_s), list[str]()
     for number, arrival in enumerate(arrivals):
         while losses and losses[0] <= arrival.at_s:
@@ -123,7 +123,7 @@ def replay(
         except ContextTooLong as refused:
             limits.append(refused.limit)
     for at in losses:
-        while engine.in_flight and (due := engine.next_at()) <= at and due < inf:
+        while engine.in_flight and (due := engine.next_event_at()) <= at and due < inf:
             engine.advance(due)
         if not engine.in_flight:
             notes.append(f"no node was lost at {at:g} s: all requests had finished by then")

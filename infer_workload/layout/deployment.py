@@ -65,7 +65,7 @@ class Pools:
     def npus(self) -> int:
         return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
 
-    def within(self, nodes: Collection[str]) -> Pools:
+    def restricted_to(self, nodes: Collection[str]) -> Pools:
         """The roles of those nodes only; prefill instances are kept whole or not at all."""
         return Pools(
             tuple(instance for instance in self.prefill if set(instance) <= set(nodes)),
@@ -73,7 +73,7 @@ class Pools:
             tuple(node for node in self.caching if node in nodes),
         )
 
-    def beyond(self, other: Pools) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
+    def outside(self, other: Pools) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
         """Decode nodes and prefill instances that are not in `other`."""
         return frozenset(self.decode) - frozenset(other.decode), frozenset(self.prefill) - frozenset(other.prefill)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import ceil
 
-from infer_workload.ems.lending import GIB, GRANTED, Lending, allocation_of
+from infer_workload.ems.memory_grant import GIB, GRANTED, MemoryGrant, allocation_key
 from infer_workload.ems.model_cache import weights_gb
 from infer_workload.layout.recovery import first_start_s
 from infer_workload.serving.live.live_deployment import LiveDeployment
@@ -46,7 +46,7 @@ def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None
     weights.wanted = tuple(models[name] for name in dict.fromkeys((spec.model, *spec.model_cache_models)))
     weights.gb_per_node, weights.ssd_gb_per_node = spec.model_cache_gb_per_node, spec.model_cache_ssd_gb_per_node
     if spec.warm_model_cache:
-        weights.read(*weights.wanted)
+        weights.record_read(*weights.wanted)
 
 
 def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
@@ -59,15 +59,18 @@ def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
     return dict.fromkeys(nodes, ceil(each / GIB)) if each > 0 else {}
 
 
-def lend(live: LiveDeployment, lending: Lending, now: float) -> None:
+def lend(live: LiveDeployment, lending: MemoryGrant, now: float) -> None:
     """Use this allocation from now on: weights first, blocks in the rest."""
     live.play(now)
     live.lending = lending
     nodes = len(lending.allocated) if live.engine is None else len(live.engine.deployment.pools.caching)
     share = live.layout.weights.node_bytes(nodes)
-    live.layout.weights.lent, live.layout.lent = lending.of_weights(share), lending.of_blocks(share)
+    live.layout.weights.granted_bytes, live.layout.lent = (
+        lending.model_cache_bytes(share),
+        lending.context_cache_bytes(share),
+    )
     if live.engine is not None:
-        live.engine.lend_memory(live.layout.lent)
+        live.engine.set_granted_memory(live.layout.lent)
         if live.state == LOADING:
             took_s = first_start_s(live.engine.deployment, live.layout.weights)
             live.layout.loading.serves_from = live.layout.loading.since + took_s
@@ -109,7 +112,7 @@ class CacheMemory:
         wanted, lending = wanted_gib(live), live.lending
         if wanted is None:
             return False
-        if lending is None or wanted != lending.asked or not lending.granted:
+        if lending is None or wanted != lending.requested or not lending.granted:
             return True
         return self._clock.now() >= lending.at + CHECK_S
 
@@ -122,8 +125,8 @@ class CacheMemory:
         except MatrixError as refused:  # any error: it must not keep the next deployment waiting
             allocated = before.allocated if before is not None else {}
             kept = {node: gib for node, gib in allocated.items() if node in wanted}
-            lending = Lending(
-                allocation_of(live.name), wanted, kept, refused.reason, refused.message, self._clock.now()
+            lending = MemoryGrant(
+                allocation_key(live.name), wanted, kept, refused.reason, refused.message, self._clock.now()
             )
         if self._lives.get(live.name) is not live:
             self.sweep_soon()
@@ -134,22 +137,22 @@ class CacheMemory:
         ):  # fmt: skip
             self._changed(live)
 
-    async def _allocate(self, live: LiveDeployment, wanted: dict[str, int]) -> Lending:
+    async def _allocate(self, live: LiveDeployment, wanted: dict[str, int]) -> MemoryGrant:
         """Allocate what is wanted; if that is refused, keep what is already allocated and still wanted."""
-        name, now = allocation_of(live.name), self._clock.now()
+        name, now = allocation_key(live.name), self._clock.now()
         current = await self._memory.find_allocation(name)
         if current is not None and not _owned(current, live.name):
             why = f"allocation {name_of(name)!r} exists and does not belong to this deployment"
-            return Lending(name, wanted, {}, "NameTaken", why, now)
+            return MemoryGrant(name, wanted, {}, "NameTaken", why, now)
         if not wanted:
             if current is not None:
                 await self._memory.release(name)
-            return Lending(name, {}, {}, GRANTED, "", now)
+            return MemoryGrant(name, {}, {}, GRANTED, "", now)
         if current is not None and await self._former(current, live) and not await self._memory.release(name):
             why = f"releasing the memory allocated for a former instance {name_of(live.spec.instance)} first"
-            return Lending(name, wanted, {}, "Releasing", why, now)
+            return MemoryGrant(name, wanted, {}, "Releasing", why, now)
         try:
-            return Lending(name, wanted, await self._reserve(live, wanted), GRANTED, "", now)
+            return MemoryGrant(name, wanted, await self._reserve(live, wanted), GRANTED, "", now)
         except (Conflict, InvalidField) as refused:
             had = {} if current is None or current.state == "Releasing" else _memory_of(current)
             kept = {node: min(gib, wanted[node]) for node, gib in had.items() if node in wanted}
@@ -158,7 +161,7 @@ class CacheMemory:
                     kept = await self._reserve(live, kept)
                 else:
                     await self._memory.release(name)
-            return Lending(name, wanted, kept, refused.reason, refused.message, now)
+            return MemoryGrant(name, wanted, kept, refused.reason, refused.message, now)
 
     async def _former(self, current: AllocationView, live: LiveDeployment) -> bool:
         """Whether the memory was allocated before the instance's nodes, thus for a former instance of that name."""
@@ -173,7 +176,7 @@ class CacheMemory:
                 "memoryGibByNode": dict(gib),
             }
         )
-        return _memory_of(await self._memory.reserve(allocation_of(live.name), request))
+        return _memory_of(await self._memory.reserve(allocation_key(live.name), request))
 
     async def _sweep(self) -> bool:
         """Release allocations labelled with a deployment that is gone. False if some could not be released."""
@@ -184,7 +187,7 @@ class CacheMemory:
         swept = True
         for each in allocations:
             owner = each.labels.get(DEPLOYMENT_LABEL)
-            if owner is not None and owner not in self._lives and each.key == allocation_of(owner):
+            if owner is not None and owner not in self._lives and each.key == allocation_key(owner):
                 try:
                     await self._memory.release(each.key)
                 except MatrixError:
@@ -200,7 +203,7 @@ class CacheMemory:
         missing = [each for each in weights.wanted if each.name not in weights.models]
         name, until = self._reading.get(live.name, ("", 0.0))
         if name and now >= until:
-            weights.read(*(each for each in missing if each.name == name))
+            weights.record_read(*(each for each in missing if each.name == name))
             missing = [each for each in missing if each.name != name]
         if not missing:
             self._reading.pop(live.name, None)

@@ -35,7 +35,7 @@ def export(live: LiveDeployment, page_size: int, page_token: str | None) -> Cont
         first = -1
     if first < 0:
         raise InvalidField(f"{(page_token or '')[:40]!r} is not a page token of these blocks", field="pageToken")
-    cache, stored = engine.cache, engine.cache.stored()
+    cache, stored = engine.cache, engine.cache.list_stored()
     memory, solid = cache.tier_blocks()
     shown = stored[first : first + page_size]
     return ContextCacheView(
@@ -69,7 +69,7 @@ def warm(live: LiveDeployment, request: WarmRequest, *, validate_only: bool = Fa
     blocks = [
         StoredBlock(int(each.key), each.node, each.tier == SOLID_STATE, each.namespace) for each in request.blocks
     ]
-    found = cache.warm(blocks, dry=validate_only)
+    found = cache.warm(blocks, dry_run=validate_only)
     return WarmView(taken=found.taken, known=found.known, elsewhere=found.elsewhere, no_room=found.no_room)
 
 
@@ -77,7 +77,7 @@ def model_cache_view(live: LiveDeployment, models: Mapping[str, ServedModel]) ->
     """The models in the cache, their tier, and how long this deployment's dies take to load each."""
     current, weights = _engine_of(live).deployment, live.layout.weights
     pool = current.pools.caching
-    tiers, lending = weights.tiers(pool), weights.lending(pool)
+    tiers, lending = weights.tiers(pool), weights.granted_nodes(pool)
     size = {name: weights_gb(models[name]) for name in tiers}
     used = sum(size[name] for name, tier in tiers.items() if tier == MEMORY)
     memory = min(weights.memory_bytes(pool) / 1e9, weights.node_bytes(len(pool)) * len(pool) / 1e9)

@@ -24,7 +24,7 @@ def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, u
     if engine is None or live.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
         return False
     engine.advance(now)
-    engine.settle()
+    engine.sync_counters()
     engine.pool.pause(until)
     return True
 

@@ -20,7 +20,7 @@ def statistics_of(
     live.play(now)
     current, engine = live.statistics, live.engine
     if engine is not None:
-        engine.settle()
+        engine.sync_counters()
         now = engine.now
     recent = current.recent(now, window_s)
     view = StatisticsView(

@@ -29,8 +29,8 @@ def offered(engine, per_second, seconds=40, tokens=(3000, 400)):
     for number in range(int(per_second * seconds)):
         engine.advance(number / per_second)
         engine.submit(InferenceRequest(number, engine.now, *tokens))
-    while engine.next_at() < inf:
-        engine.advance(engine.next_at())
+    while engine.next_event_at() < inf:
+        engine.advance(engine.next_event_at())
         timing = engine.pool.timing
         longest = max(longest, engine.pool.step_s / timing.tokens_per_step)
         most = max(most, engine.pool.active)
@@ -79,7 +79,7 @@ def test_after_a_loss_the_batch_shrinks_until_tokens_are_in_time_again():
             lose_decode_node(engine)
     assert engine.waiting
     engine.advance(50.0)
-    engine.settle()
+    engine.sync_counters()
     assert engine.pool.active
     assert engine.pool.step_s <= 0.0195 * engine.pool.timing.tokens_per_step
     engine.advance(inf)

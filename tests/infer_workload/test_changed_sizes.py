@@ -88,9 +88,9 @@ def test_the_first_spec_again_meanwhile_opens_what_was_closed():
     stage = Stage()
     live = stage.live
     live.reshape(spec(8, 4), stage.now)
-    assert live.engine.placement.on_closing() > 0
+    assert live.engine.placement.count_on_cordoned() > 0
     live.reshape(spec(4, 8), stage.now)
-    assert (live.engine.placement.on_closing(), live.handover.role_change, progress(live)[0]) == (0, None, False)
+    assert (live.engine.placement.count_on_cordoned(), live.handover.role_change, progress(live)[0]) == (0, None, False)
     stage.plays(60)
     assert (sizes(live), live.layout.requeued) == ((4, 8), 0)
 
@@ -113,7 +113,7 @@ def test_the_cache_is_as_another_spec_has_it_and_keeps_what_it_can_use():
         stage.plays(1)
     known, asked = len(live.engine.cache), live.engine.cache.counts.blocks_asked
     live.reshape(spec(4, 8, cache_eviction="cost", cache_project_share=0.5), stage.now)
-    assert live.engine.cache.terms == (512, "cost", 0.5)
+    assert live.engine.cache.immutable_parameters == (512, "cost", 0.5)
     assert len(live.engine.cache) == known > 0
     live.reshape(spec(4, 8, block_tokens=128), stage.now)
     assert (len(live.engine.cache), live.engine.cache.counts.blocks_asked) == (0, asked)

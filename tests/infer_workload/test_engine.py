@@ -34,7 +34,7 @@ class Watched:
     def __init__(self, nodes=6, seed=0, **spec):
         self.finished: list[InferenceRequest] = []
         self.emitted = 0.0
-        self.engine = Engine(deployment(nodes, **spec), seed, finished=self.finished.append, emitted=self.hear)
+        self.engine = Engine(deployment(nodes, **spec), seed, on_finished=self.finished.append, on_tokens=self.hear)
 
     def hear(self, start, end, tokens):
         assert end >= start
@@ -145,7 +145,7 @@ def test_dies_that_have_to_hold_more_experts_keep_as_many_requests_as_there_is_r
     engine = watched.engine
     requests = [watched.submit(number, 3000, 1000) for number in range(96)]
     while engine.pool.active < 96:
-        engine.advance(engine.next_at())
+        engine.advance(engine.next_event_at())
     assert all(die.reserved == 3 for die in engine.pool.dies)
     stays, goes = engine.deployment.pools.decode
     change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
@@ -170,16 +170,16 @@ def test_decode_nodes_that_are_to_go_leave_no_more_than_the_others_will_have_roo
     for number in range(96):
         watched.submit(number, 3000, 1000)
     while engine.pool.active < 96:
-        engine.advance(engine.next_at())
+        engine.advance(engine.next_event_at())
     stays, goes = engine.deployment.pools.decode
     change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
     room = change.deployment.kv_tokens_per_die
-    assert engine.close(change.deployment.pools) == 48 + 16
+    assert engine.cordon_outside(change.deployment.pools) == 48 + 16
     later = [watched.submit(100 + number, 3000, 1000) for number in range(20)]
     long = watched.submit(200, room, 500)
     assert {request.state for request in later} == {"Waiting"}, "there would be no room for them"
-    while engine.placement.on_closing():
-        engine.advance(engine.next_at())
+    while engine.placement.count_on_cordoned():
+        engine.advance(engine.next_event_at())
     assert long.state == FINISHED
     assert any(request.die is not None for request in later), "nobody waits until the others are gone"
     assert {die.node for die in engine.pool.dies if die.reserved} == {stays}
@@ -231,7 +231,7 @@ def test_throughput_dips_at_a_loss_and_recovers():
                 engine.deployment, engine.deployment.fabric.without([engine.deployment.pools.decode[0]])
             )
             engine.apply_layout(change.deployment, change.pause_s, change.start_s)
-        engine.settle()
+        engine.sync_counters()
         window.append(watched.emitted)
     rate = [late - early for early, late in pairwise(window)]
     assert sum(rate[62:69]) < 0.1 * sum(rate[50:57])

@@ -119,9 +119,9 @@ def test_at_the_deadline_they_change_and_requests_go_back_to_the_queue_and_finis
 def test_asked_back_before_it_is_over_nothing_changes():
     stage = Stage()
     stage.live.rescale(PoolScale(8, 4), stage.now)
-    assert stage.live.engine.placement.on_closing() > 0
+    assert stage.live.engine.placement.count_on_cordoned() > 0
     stage.live.rescale(PoolScale(4, 8), stage.now)
-    assert stage.live.engine.placement.on_closing() == 0
+    assert stage.live.engine.placement.count_on_cordoned() == 0
     assert stage.live.handover.role_change is None
     stage.plays(60)
     assert sizes(stage.live) == (4, 8)

@@ -44,7 +44,7 @@ def test_earlier_priorities_begin_first_and_within_one_who_came_first():
     engine.advance(inf)
     begun = sorted(waiting, key=lambda request: request.prefill_started_at)
     assert begun[0].number == 103
-    turn = [engine_request.number for engine_request in sorted(waiting, key=lambda request: request.turn)]
+    turn = [engine_request.number for engine_request in sorted(waiting, key=lambda request: request.queue_key)]
     assert turn == [103, 101, 104, 100, 102]
     assert all(request.state == FINISHED for request in waiting)
 

@@ -2,11 +2,11 @@
 
 Admitted requests stay within the objective because the others are refused at once, before anything is computed, with
 429 and the time to retry. The decision uses the engine's present state, on the die and the prefill instance that would
-get the request. For the first token it follows the instance's chunks up to the prompt (`engine.first_token`); a request
-that would make an admitted one late is refused. For later tokens it uses the step time once everything with a place is
-decoding, and the longest time of an answer of that length (`engine.decode_time`), at the length the answer will really
-have. Requests of lower priority do not count against it: they make room or wait, and left `headroom` for that when they
-were admitted. Without an objective, requests wait as long as needed, within `queueMax`.
+get the request. For the first token it follows the instance's chunks up to the prompt (`engine.predict_first_token`); a
+request that would make an admitted one late is refused. For later tokens it uses the step time once everything with a
+place is decoding, and the longest time of an answer of that length (`engine.decode_time`), at the length the answer
+will really have. Requests of lower priority do not count against it: they make room or wait, and left `headroom` for
+that when they were admitted. Without an objective, requests wait as long as needed, within `queueMax`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from math import ceil, inf
 
 from infer_workload.contract.deployments import DeploymentRequest, ServingObjective
 from infer_workload.ems.context_cache import Match
-from infer_workload.engine.decode_time import finish_in_s, most_steps, present_step_s, room_in_s, transfer_s
+from infer_workload.engine.decode_time import current_step_s, max_steps, time_to_finish_s, time_to_room_s, transfer_s
 from infer_workload.engine.engine import Engine
-from infer_workload.engine.first_token import FirstToken, first_token
+from infer_workload.engine.first_token import FirstToken, predict_first_token
 from infer_workload.engine.request import DecodeDie, InferenceRequest
 from infer_workload.engine.scheduler import choose_die, choose_instance, tpot_s
 from infer_workload.serving.live.headroom import Headroom
@@ -86,7 +86,7 @@ class _Candidate:
         target_s = objective.tpot_s or inf
         if engine.waiting.ahead_of(request.priority):
             return self._room_in_s(target_s)
-        place = engine.placement.place_for(request.priority, self._tokens)
+        place = engine.placement.find_place(request.priority, self._tokens)
         die, leaving = place or (self._emptiest, ())
         if die is None or tpot_s(engine.pool, die, self._tokens, leaving) > target_s or not self._leaves_room(target_s):
             return self._room_in_s(target_s) or RETRY_S
@@ -105,7 +105,7 @@ class _Candidate:
 
     @property
     def _emptiest(self) -> DecodeDie | None:
-        deployment, (dies, _) = self.engine.deployment, self.engine.placement.open_places()
+        deployment, (dies, _) = self.engine.deployment, self.engine.placement.schedulable()
         return choose_die(dies, self._tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
 
     def _leaves_room(self, target_s: float) -> bool:
@@ -114,10 +114,10 @@ class _Candidate:
         if not self.headroom.has_before(priority):
             return True
         per_step = pool.timing.tokens_per_step
-        places, tokens = self.headroom.places(priority, self.engine.placement.placed, present_step_s(pool) / per_step)
+        places, tokens = self.headroom.places(priority, self.engine.placement.placed, current_step_s(pool) / per_step)
         if not places:
             return True
-        dies, _ = self.engine.placement.open_places()
+        dies, _ = self.engine.placement.schedulable()
         batch = (sum(each.reserved for each in dies) + 1 + places) / len(dies)
         together = (sum(each.reserved_tokens for each in dies) + self._tokens + tokens) / len(dies)
         if batch > deployment.batch_per_die or together > deployment.kv_tokens_per_die:
@@ -126,8 +126,8 @@ class _Candidate:
 
     def _begins_at_once(self) -> bool:
         """Whether it would start without waiting, which is required if `queueMax` is 0."""
-        _, instances = self.engine.placement.open_places()
-        return bool(instances) and self.engine.placement.place_for(self.request.priority, self._tokens) is not None
+        _, instances = self.engine.placement.schedulable()
+        return bool(instances) and self.engine.placement.find_place(self.request.priority, self._tokens) is not None
 
     # The first token.
 
@@ -138,7 +138,7 @@ class _Candidate:
 
     def prefill_s(self) -> float:
         """Seconds of a busy instance that its prompt takes: its part of a chunk full of such prompts."""
-        _, instances = self.engine.placement.open_places()
+        _, instances = self.engine.placement.schedulable()
         if not instances:
             return 0.0
         cached = min(self._match.tokens, self.request.prompt - 1)
@@ -147,11 +147,13 @@ class _Candidate:
     def _first_token(self, leaving: Sequence[InferenceRequest]) -> FirstToken | None:
         """The first token on the instance that would get it; None if no instance is open."""
         engine, request = self.engine, self.request
-        _, instances = engine.placement.open_places()
+        _, instances = engine.placement.schedulable()
         if not instances:
             return None
         instance = choose_instance(instances, self._match, request.priority)
-        return first_token(engine.deployment, engine.cache.nodes, instance, request, self._match, engine.now, leaving)
+        return predict_first_token(
+            engine.deployment, engine.cache.nodes, instance, request, self._match, engine.now, leaving
+        )
 
     def _first_token_late_s(self, prompt: FirstToken, waits_s: float, ttft_s: float) -> float:
         """Seconds until its first token would be in time without making an admitted request late."""
@@ -166,21 +168,21 @@ class _Candidate:
     def _makes_late_at(self, prompt: FirstToken, ttft_s: float) -> float:
         """If it would make others in its first chunk late, counting the work that higher priorities than theirs may
         still bring: the time at which that chunk would end without it. 0 if it makes none late."""
-        counted = [each for each in prompt.beside if self._counts(each)]
+        counted = [each for each in prompt.finishing_with if self._counts(each)]
         joins_s = prompt.joins_at - self.engine.now
         ends_at = {
-            priority: prompt.beside_at + self.headroom.work_s(priority, joins_s, self._instances)
+            priority: prompt.finishing_with_at + self.headroom.work_s(priority, joins_s, self._instances)
             for priority in {each.priority for each in counted}
         }
         due_at = [each.arrived_at + ttft_s for each in counted if each.arrived_at + ttft_s < ends_at[each.priority]]
         if not due_at:
             return 0.0
-        before_at = prompt.beside_before()
+        before_at = prompt.finishing_without_at()
         return before_at if max(due_at) >= before_at else 0.0
 
     @property
     def _instances(self) -> int:
-        return len(self.engine.placement.open_places()[1])
+        return len(self.engine.placement.schedulable()[1])
 
     def _counts(self, other: InferenceRequest) -> bool:
         """Whether this request must not delay the first token of the other."""
@@ -197,7 +199,7 @@ class _Candidate:
         pool, deployment, length = engine.pool, engine.deployment, self.request.prompt
         moving_s = transfer_s(deployment, prompt.instance, die, length, max(length, prompt.kv_tokens))
         moving_s = max(moving_s, pool.paused_until - prompt.at)
-        steps, step_s = most_steps(pool, tokens), present_step_s(pool)
+        steps, step_s = max_steps(pool, tokens), current_step_s(pool)
         if moving_s + steps * step_s <= tokens * target_s:
             return 0.0
         alone_s = pool.timing.step_s(1, self._tokens)
@@ -208,7 +210,7 @@ class _Candidate:
         if pause_s > 0:
             return pause_s
         kept = max(0.0, within_s - alone_s) / max(within_s, step_s - alone_s)  # step time is linear in requests
-        return finish_in_s(pool, (1.0 - kept) * len(engine.in_flight) / max(1, pool.active), engine.now) or RETRY_S
+        return time_to_finish_s(pool, (1.0 - kept) * len(engine.in_flight) / max(1, pool.active), engine.now) or RETRY_S
 
     def _room_in_s(self, target_s: float) -> float:
         """Seconds until a die has room for it within a target time per token; infinity if that is unknown."""
@@ -221,7 +223,7 @@ class _Candidate:
                 return False
             return pool.timing.step_s(batch, together) <= step_s
 
-        return room_in_s(pool, fits, self.engine.now)
+        return time_to_room_s(pool, fits, self.engine.now)
 
 
 def wall_s(seconds: float, scale: float) -> float:

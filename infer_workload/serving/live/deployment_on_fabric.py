@@ -123,7 +123,7 @@ class DeploymentOnFabric:
         self._catch_up(now)
         self.contention = contention
         self.fabric = self.fabric.beside(contention)
-        self.engine.retime(contention, now)
+        self.engine.apply_contention(contention, now)
         return True
 
     def _follow(self, now: float) -> None:
@@ -154,10 +154,10 @@ class DeploymentOnFabric:
         if drain is not None and not self.serves:
             drain.drained = True
         if self.engine is not None:
-            self.engine.close(None)
+            self.engine.cordon_outside(None)
             self._follow(now)
             if drain is not None and self.engine is not None:
-                drain.requests_at_start = self.engine.placement.on_closing()
+                drain.requests_at_start = self.engine.placement.count_on_cordoned()
             self._hand_over(now)
         self._changed()
 

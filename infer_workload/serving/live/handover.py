@@ -75,7 +75,7 @@ class Handover:
             engine.adopt(self._wanted(engine))
             return False
         self.role_change = Drain(self.yields, deadline_at)
-        self.role_change.requests_at_start = engine.close(target)
+        self.role_change.requests_at_start = engine.cordon_outside(target)
         return True
 
     def gain(
@@ -86,13 +86,13 @@ class Handover:
         if self.role_change is not None:
             return None
         change = plan_gain(self.base(engine), fabric, weights)
-        if now >= deadline_at or not engine.placement.on_closing(change.deployment.pools):
+        if now >= deadline_at or not engine.placement.count_on_cordoned(change.deployment.pools):
             return change
         if self.pending is None:
             gained = frozenset(fabric.nodes) - engine.deployment.pools.nodes
             self.role_change = Drain(frozenset(), deadline_at, gained=gained)
             self.close(engine, fabric, now)
-            self.role_change.requests_at_start = engine.placement.on_closing()
+            self.role_change.requests_at_start = engine.placement.count_on_cordoned()
         return None
 
     def close(self, engine: Engine, fabric: Fabric, now: float) -> float:
@@ -102,7 +102,7 @@ class Handover:
         if target.prefill and now < ready_at:
             leaving = tuple(nodes for nodes in engine.deployment.pools.prefill if nodes not in target.prefill)
             target = replace(target, prefill=leaving)
-        engine.close(target)
+        engine.cordon_outside(target)
         return ready_at
 
     def proceed(self, engine: Engine, fabric: Fabric, now: float) -> Change | bool:
@@ -112,12 +112,12 @@ class Handover:
         if leaving is None:
             return False
         if now < leaving.deadline_at:
-            if engine.placement.on_closing():
+            if engine.placement.count_on_cordoned():
                 return False
             if (change := leaving.successors(self._wanted(engine), fabric)) is not None:
                 return change
             ready_at = self.close(engine, fabric, now)
-            if engine.placement.on_closing() or now < ready_at < inf:
+            if engine.placement.count_on_cordoned() or now < ready_at < inf:
                 return False
         leaving.drained, self.role_change = True, None
         return True
@@ -135,13 +135,13 @@ class Handover:
     def drain_view(self, engine: Engine | None) -> DrainView | None:
         if self.draining is None:
             return None
-        return self.draining.view(0 if engine is None else engine.placement.on_closing())
+        return self.draining.view(0 if engine is None else engine.placement.count_on_cordoned())
 
     def scale_view(self, asked: ScaleRequest, engine: Engine | None) -> ScaleView:
         """The requested sizes, and whether the layout follows them and has the nodes for them."""
         settled = self.idle if engine is None else self.settled(engine)
         lacks = engine is not None and self.lacks_nodes(engine)
-        requests = 0 if engine is None or self.role_change is None else engine.placement.on_closing()
+        requests = 0 if engine is None or self.role_change is None else engine.placement.count_on_cordoned()
         state = "Changing" if not settled else "LacksNodes" if lacks else "Settled"
         return ScaleView.from_stored(asked.model_dump() | {"state": state, "requests": requests})
 
@@ -164,9 +164,9 @@ class Handover:
         """The role change under way, if any."""
         if (leaving := self.role_change) is None:
             return None
-        decode, prefill = engine.deployment.pools.beyond(leaving.target(self._wanted(engine), fabric))
+        decode, prefill = engine.deployment.pools.outside(leaving.target(self._wanted(engine), fabric))
         nodes = sorted(decode.union(*prefill))
-        return leaving.view(engine.placement.on_closing()).model_copy(update={"nodes": nodes})
+        return leaving.view(engine.placement.count_on_cordoned()).model_copy(update={"nodes": nodes})
 
     def _wanted(self, engine: Engine) -> Deployment:
         return replace(engine.deployment, spec=self.spec, scale=self.scale)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import exp, inf, sqrt
 
-from infer_workload.engine.decode_time import ABOVE
+from infer_workload.engine.decode_time import DEVIATIONS_99
 from infer_workload.engine.request import InferenceRequest
 
 WINDOW_S = 60.0
@@ -107,14 +107,14 @@ class Headroom:
     def _work(self, priority: int, instances: int) -> tuple[float, float]:
         earlier = self._earlier(priority)
         share = sum(seen.prefill_s / seen.seconds() for seen in earlier) / instances
-        return share, ABOVE * sqrt(sum(seen.prefill_s2 / seen.seconds() for seen in earlier) / instances)
+        return share, DEVIATIONS_99 * sqrt(sum(seen.prefill_s2 / seen.seconds() for seen in earlier) / instances)
 
     def places(self, priority: int, placed: dict[int, int], tpot_s: float) -> tuple[float, float]:
         """The most places on dies, and tokens in them, that earlier priorities will take beyond their present ones, at
         `tpot_s` per token: from their mean so far or, by Little's law, from their arrivals, whichever is more."""
         earlier = self._earlier(priority)
         mean = sum(max(seen.places_s, seen.answers * tpot_s) / seen.seconds() for seen in earlier)
-        more = mean + ABOVE * sqrt(mean) - sum(number for each, number in placed.items() if each < priority)
+        more = mean + DEVIATIONS_99 * sqrt(mean) - sum(number for each, number in placed.items() if each < priority)
         if more <= 0:
             return 0.0, 0.0
         tokens = sum(seen.tokens for seen in earlier) / sum(seen.requests for seen in earlier)

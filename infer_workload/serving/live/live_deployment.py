@@ -11,7 +11,7 @@ from math import inf
 
 from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.contract.load import LoadView
-from infer_workload.ems.lending import Lending
+from infer_workload.ems.memory_grant import MemoryGrant
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import Pools
 from infer_workload.layout.scale import ROLE_CHANGE_S
@@ -52,7 +52,7 @@ class LiveDeployment(DeploymentOnFabric):
         layout = ServedLayout(request, seed, self.statistics, self._finished, previous, model, machine)
         activation = Activation()
         super().__init__(request, layout, activation, Intake(activation, self.statistics), lambda: changed(self))
-        self.lending: Lending | None = None
+        self.lending: MemoryGrant | None = None
         self.counting_since = 0.0
         self.stream_count = 0
         self._done = done
@@ -91,7 +91,7 @@ class LiveDeployment(DeploymentOnFabric):
         loading = self.layout.loading
         return min(
             self.intake.next_arrival_at if self.serves else inf,
-            inf if self.engine is None else self.engine.next_at(),
+            inf if self.engine is None else self.engine.next_event_at(),
             loading.serves_from if self.state == LOADING else inf,
             loading.paused_until if self.state == DEGRADED and loading.gain_at == inf else inf,
             loading.gain_at,
@@ -126,7 +126,7 @@ class LiveDeployment(DeploymentOnFabric):
     def _begin_to_serve(self, now: float) -> None:
         self.activation.returning = False
         self.activation.active_at = self.layout.loading.serves_from
-        self.layout.weights.read(self.layout.model)
+        self.layout.weights.record_read(self.layout.model)
         self._set_state(SERVING, layout_text(self.layout.pools_view()))
         self.intake.begin_load(now)
 

@@ -60,7 +60,7 @@ class ServedLayout:
         self._previous = None
         heard = self._statistics
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived, heard.given_up)
-        self.engine.lend_memory(self.lent)
+        self.engine.set_granted_memory(self.lent)
         self.loading.start(now, first_start_s(deployment, self.weights))
         self.loading.gain_at = inf
 
@@ -89,7 +89,7 @@ class ServedLayout:
     def end(self) -> bool:
         """End the engine. Return whether that forgot roles from a former process."""
         if self.engine is not None:
-            self.cut_off += self.engine.end()
+            self.cut_off += self.engine.abort_all()
         self.engine = None
         self.loading.stop()
         forgotten = self._previous is not None
@@ -114,7 +114,7 @@ class ServedLayout:
         before = self._previous
         if self.engine is not None or before is None or before.nodes <= set(nodes):
             return False
-        kept = before.within(nodes)
+        kept = before.restricted_to(nodes)
         self._previous = kept if kept.nodes else None
         return True
 

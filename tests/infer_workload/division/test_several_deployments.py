@@ -78,7 +78,7 @@ def test_nodes_are_handed_over_when_nothing_runs_there_any_more():
     assert before == set(loaded.NODES)
     stage.show(loaded.NODES, stage.yields)
     assert progress(live)[:2] == (True, "HandingOver")
-    assert live.engine.placement.on_closing()
+    assert live.engine.placement.count_on_cordoned()
     while live.engine.deployment.pools.nodes & stage.yields:
         stage.plays(1)
         stage.show(loaded.NODES, stage.yields)

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from infer_workload.contract.deployments import DeploymentRequest
-from infer_workload.ems.lending import GIB, allocation_of
+from infer_workload.ems.memory_grant import GIB, allocation_key
 from infer_workload.metering.tables import Base
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
@@ -96,9 +96,9 @@ class World:
         return live
 
     def allocated(self, name="r1"):
-        if allocation_of(name) not in self.machine.names():
+        if allocation_key(name) not in self.machine.names():
             return {}
-        return {member.node: member.memory_gib for member in self.machine.allocation(allocation_of(name)).members}
+        return {member.node: member.memory_gib for member in self.machine.allocation(allocation_key(name)).members}
 
     def condition(self, name="r1"):
         return next(each for each in self.serving.view(name).conditions if each.type == "CacheMemory")
@@ -114,7 +114,7 @@ def world(fresh, tmp_path):
 def used_bytes(live):
     """What its caches take at the most, of all nodes."""
     deployment = live.engine.deployment
-    weights = sum(live.layout.weights.lent.values())
+    weights = sum(live.layout.weights.granted_bytes.values())
     return weights + live.engine.cache.capacity * deployment.block_bytes
 
 
@@ -150,7 +150,7 @@ async def test_what_one_deployment_is_refused_keeps_no_other_waiting(world, monk
     ask = getattr(OverRest, verb)
 
     async def refused(self, name, *given):
-        if name == allocation_of("r1"):
+        if name == allocation_key("r1"):
             raise refusal("not now")
         return await ask(self, name, *given)
 
@@ -210,13 +210,13 @@ async def test_a_lost_node_takes_its_blocks_and_its_part_and_nothing_else(world)
     before = world.allocated()
     cache = live.engine.cache
     keys = list(range(1, 400))
-    cache.promise(keys, 0)
-    cache.keep(keys, 0)
-    where = {block.key: block.node for block in cache.stored()}
+    cache.add_in_flight(keys, 0)
+    cache.store(keys, 0)
+    where = {block.key: block.node for block in cache.list_stored()}
     world.views.lose(NODES[-1])
     await world.look(times=3)
     assert world.allocated() == {node: gib for node, gib in before.items() if node != NODES[-1]}
-    assert {block.key: block.node for block in cache.stored()} == {
+    assert {block.key: block.node for block in cache.list_stored()} == {
         key: node for key, node in where.items() if node != NODES[-1]
     }
     assert cache.counts.lost == sum(node == NODES[-1] for node in where.values()) > 0
@@ -319,7 +319,7 @@ async def test_what_one_deployment_left_and_cannot_be_released_keeps_no_other_al
     release = OverRest.release
 
     async def refused(self, name):
-        if name == allocation_of("r1"):
+        if name == allocation_key("r1"):
             raise StaleGeneration("not now")
         return await release(self, name)
 
@@ -328,7 +328,7 @@ async def test_what_one_deployment_left_and_cannot_be_released_keeps_no_other_al
         for name in ("r1", "r2"):
             world.serving.delete(name)
         await world.look()
-        assert world.machine.names() == [allocation_of("r1")]
+        assert world.machine.names() == [allocation_key("r1")]
     await world.look()
     assert world.machine.names() == []
 

@@ -18,8 +18,8 @@ async def blocks_of(stage, name="r1", **query):
 async def with_blocks(stage, count=60):
     cache = stage.app.state.serving.live["r1"].engine.cache
     keys = [7919 * each - 100_000 for each in range(1, count + 1)]
-    cache.promise(keys, 0)
-    cache.keep(keys, 0)
+    cache.add_in_flight(keys, 0)
+    cache.store(keys, 0)
     return keys
 
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infer_workload.contract.deployments import DeploymentShape
-from infer_workload.ems.context_cache import STORED, ContextCache, Warmed
+from infer_workload.ems.context_cache import STORED, ContextCache, WarmResult
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import generated, healthy_fabric, run
@@ -23,8 +23,8 @@ NODES = ("sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2")
 
 
 def put(cache: ContextCache, *hashes: int) -> None:
-    cache.promise(hashes, 1)
-    cache.keep(hashes, 1)
+    cache.add_in_flight(hashes, 1)
+    cache.store(hashes, 1)
 
 
 def test_only_an_unbroken_prefix_is_reused():
@@ -37,12 +37,12 @@ def test_only_an_unbroken_prefix_is_reused():
 
 def test_a_promised_block_names_who_owes_it():
     cache = ContextCache(100, 512, NODES)
-    cache.promise([1, 2], 7)
-    assert cache.match([1, 2], 1024).maker == 7
-    cache.keep([1, 2], 7)
-    assert cache.match([1, 2], 1024).maker == STORED
-    cache.promise([3], 7)
-    assert cache.break_promises(7) == 1
+    cache.add_in_flight([1, 2], 7)
+    assert cache.match([1, 2], 1024).producer == 7
+    cache.store([1, 2], 7)
+    assert cache.match([1, 2], 1024).producer == STORED
+    cache.add_in_flight([3], 7)
+    assert cache.drop_producer(7) == 1
     assert cache.match([1, 2, 3], 1536).blocks == 2
 
 
@@ -144,7 +144,7 @@ def test_what_memory_has_no_room_for_lies_on_solid_state_until_it_is_used():
 
 def test_what_is_only_promised_does_not_go_to_solid_state():
     cache = ContextCache(2, 512, NODES, ssd_capacity=10)
-    cache.promise([1, 2], 1)
+    cache.add_in_flight([1, 2], 1)
     put(cache, 3, 4)
     assert cache.counts.demoted == 0
     assert cache.match([1], 512).blocks == 0
@@ -194,8 +194,8 @@ def test_prompts_share_smaller_blocks_as_far_as_they_share_a_traces():
 def test_a_namespace_holds_no_more_than_its_share():
     cache = ContextCache(100, 512, NODES, share=0.5)
     for block in range(0, 80, 4):
-        cache.promise(range(block, block + 4), 1, "greedy")
-    cache.promise(range(1000, 1040), 1, "modest")
+        cache.add_in_flight(range(block, block + 4), 1, "greedy")
+    cache.add_in_flight(range(1000, 1040), 1, "modest")
     assert cache.match(range(1000, 1040), 40 * 512).blocks == 40
     assert len(cache) == 90
     assert cache.counts.evicted == 30
@@ -209,8 +209,8 @@ def test_of_its_share_a_namespace_keeps_what_it_uses():
         blocks = [1, 2, *range(prompt, prompt + 4)]
         found = cache.match(blocks, 512 * len(blocks))
         assert found.blocks == (0 if prompt == 10 else 2)
-        cache.promise(blocks, 1, "red")
-        cache.keep(blocks, 1)
+        cache.add_in_flight(blocks, 1, "red")
+        cache.store(blocks, 1)
 
 
 def test_a_block_that_is_computed_again_lies_in_one_tier():
@@ -221,7 +221,7 @@ def test_a_block_that_is_computed_again_lies_in_one_tier():
     assert cache.match([1, 2, 3], 1536).tokens == 0, "solid state had no room for the first"
     cache.move_to(NODES, 3, ssd_capacity=10)
     put(cache, 1, 2, 3)
-    assert sorted(block.key for block in cache.stored()) == [1, 2, 3, 10, 11, 12]
+    assert sorted(block.key for block in cache.list_stored()) == [1, 2, 3, 10, 11, 12]
     assert len(cache) == 6
 
 
@@ -230,8 +230,8 @@ def test_what_comes_back_from_solid_state_counts_to_the_share():
 
     def asks(of: str, *hashes: int) -> int:
         found = cache.match(hashes, 512 * len(hashes))
-        cache.promise(hashes, 1, of)
-        cache.keep(hashes, 1)
+        cache.add_in_flight(hashes, 1, of)
+        cache.store(hashes, 1)
         return found.ssd_tokens // 512
 
     asks("greedy", 1, 2, 3, 4)
@@ -239,7 +239,7 @@ def test_what_comes_back_from_solid_state_counts_to_the_share():
     asks("other", 21, 22, 23, 24)
     asks("greedy", 5, 6, 7, 8)
     assert asks("greedy", 1, 2, 3, 4) == 4
-    in_memory = [block for block in cache.stored() if not block.ssd]
+    in_memory = [block for block in cache.list_stored() if not block.ssd]
     assert sorted(block.key for block in in_memory if block.namespace == "greedy") == [1, 2, 3, 4]
     assert not [block for block in in_memory if not block.namespace]
 
@@ -248,17 +248,17 @@ def test_a_cache_begins_with_what_another_one_held():
     before = ContextCache(4, 512, NODES, ssd_capacity=4)
     put(before, 1, 2, 3)
     put(before, 10, 11, 12)
-    before.promise([20], 7)
-    exported = before.stored()
+    before.add_in_flight([20], 7)
+    exported = before.list_stored()
     assert sorted(block.key for block in exported) == [1, 2, 3, 10, 11, 12]
     assert [block.key for block in exported[:3]] == [12, 11, 10], "the latest used first"
     assert {block.key for block in exported if block.ssd} == {1, 2, 3}, "memory has room for four, one is promised"
     after = ContextCache(10, 512, NODES, ssd_capacity=4)
-    assert after.warm(exported, dry=True).taken == 6
+    assert after.warm(exported, dry_run=True).taken == 6
     assert len(after) == 0, "it was only asked"
-    assert after.warm(exported) == Warmed(taken=6)
-    assert after.warm(exported) == Warmed(known=6)
-    assert after.stored() == exported, "in the same tiers and order"
+    assert after.warm(exported) == WarmResult(taken=6)
+    assert after.warm(exported) == WarmResult(known=6)
+    assert after.list_stored() == exported, "in the same tiers and order"
     assert after.match([10, 11, 12], 1536).tokens == 1536
     fewer = ContextCache(10, 512, NODES[:1], ssd_capacity=4).warm(exported)
     assert fewer.taken == sum(block.node == NODES[0] for block in exported), "what lies elsewhere is left out"
@@ -270,28 +270,28 @@ def test_what_it_begins_with_puts_out_nothing_and_goes_first():
     put(other, 1, 2, 3, 4)
     cache = ContextCache(4, 512, NODES)
     put(cache, 50, 51)
-    assert cache.warm(other.stored()) == Warmed(taken=2, no_room=2)
+    assert cache.warm(other.list_stored()) == WarmResult(taken=2, no_room=2)
     put(cache, 60)
-    assert {50, 51, 60} < {block.key for block in cache.stored()}, "what was here is younger"
+    assert {50, 51, 60} < {block.key for block in cache.list_stored()}, "what was here is younger"
 
 
 def test_what_it_begins_with_counts_to_the_shares():
     other = ContextCache(10, 512, NODES, share=0.9)
-    other.promise([1, 2, 3], 0, "red")
-    other.promise([4], 0, "blue")
-    other.keep([1, 2, 3, 4], 0)
+    other.add_in_flight([1, 2, 3], 0, "red")
+    other.add_in_flight([4], 0, "blue")
+    other.store([1, 2, 3, 4], 0)
     cache = ContextCache(4, 512, NODES, share=0.5)
-    assert cache.warm(other.stored()) == Warmed(taken=3, no_room=1), "red holds two of four at most"
+    assert cache.warm(other.list_stored()) == WarmResult(taken=3, no_room=1), "red holds two of four at most"
 
 
 def test_what_it_begins_with_goes_first_of_a_share():
     other = ContextCache(10, 512, NODES, share=0.9)
-    other.promise([1, 2], 0, "red")
-    other.keep([1, 2], 0)
+    other.add_in_flight([1, 2], 0, "red")
+    other.store([1, 2], 0)
     cache = ContextCache(8, 512, NODES, share=0.5)
-    cache.promise([50, 51], 0, "red")
-    assert cache.warm(other.stored()).taken == 2
-    cache.promise([60, 61], 0, "red")
+    cache.add_in_flight([50, 51], 0, "red")
+    assert cache.warm(other.list_stored()).taken == 2
+    cache.add_in_flight([60, 61], 0, "red")
     assert cache.match([50, 51], 1024).blocks == 2, "what was here is younger"
     assert cache.match([1, 2], 1024).blocks == 0
 

@@ -173,14 +173,14 @@ def test_a_request_that_has_to_wait_for_a_place_is_judged_by_that_too():
 
 def test_asking_what_a_cache_holds_changes_nothing():
     cache = ContextCache(4, 512, ["a"], ssd_capacity=4)
-    cache.promise((1, 2, 3, 4), 7)
-    cache.keep((1, 2, 3, 4), 7)
-    cache.promise((5, 6), 7)
-    before = cache.tier_blocks(), cache.stored()
+    cache.add_in_flight((1, 2, 3, 4), 7)
+    cache.store((1, 2, 3, 4), 7)
+    cache.add_in_flight((5, 6), 7)
+    before = cache.tier_blocks(), cache.list_stored()
     found = cache.peek((1, 2, 3, 5), 2048)
-    assert (cache.tier_blocks(), cache.stored()) == before
+    assert (cache.tier_blocks(), cache.list_stored()) == before
     assert found == cache.match((1, 2, 3, 5), 2048)
-    assert (found.blocks, found.ssd_tokens, found.maker) == (4, 1024, 7)
+    assert (found.blocks, found.ssd_tokens, found.producer) == (4, 1024, 7)
 
 
 def test_an_answer_of_one_token_has_no_time_of_a_token():

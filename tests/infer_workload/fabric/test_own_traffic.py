@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from infer_workload.engine.data_movement import port_gbps
 from infer_workload.engine.engine import Engine
-from infer_workload.engine.moving import port_gbps
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
@@ -49,14 +49,14 @@ def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r
         engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
     engine.advance(2.0 if requests else 0.0)
     while requests and engine.pool.active < requests / 3:
-        engine.advance(engine.next_at())
+        engine.advance(engine.next_event_at())
     taken = []
 
     def take(contention, now):
         if contention.close_to(taken[-1] if taken else None):
             return False
         taken.append(contention)
-        engine.retime(contention, engine.now)
+        engine.apply_contention(contention, engine.now)
         return True
 
     live = SimpleNamespace(name=name, engine=engine, serves=serves, spec=SimpleNamespace(instance="i"))
@@ -163,7 +163,7 @@ async def test_only_changes_are_reported():
     assert await own.tell([live], 1.0) == 0
     before = decode_gbps(live.engine)
     while live.engine.pool.active and abs(decode_gbps(live.engine) / before - 1) < 0.2:
-        live.engine.advance(live.engine.next_at())
+        live.engine.advance(live.engine.next_event_at())
     assert await own.tell([live], 2.0) == 1
     assert await own.tell([live, other], 3.0) == 4
     assert {name.partition("-")[2][:2] for name in ports.loads} == {"r1", "r2"}
@@ -208,7 +208,7 @@ def test_ports_that_others_fill_slow_kv_and_cache():
     left = PortsLeft([200.0], [200.0], [12.5], [12.5])
     measured = contention_of(loads, {"kv": Burst(None, dict.fromkeys((*prefill, *decode), left))})
     whole = [port_gbps(engine.deployment, port) for port in (engine.prefill.instances[0], engine.pool.dies[0])]
-    engine.retime(measured, engine.now)
+    engine.apply_contention(measured, engine.now)
     halved = [port_gbps(engine.deployment, port) for port in (engine.prefill.instances[0], engine.pool.dies[0])]
     assert halved == pytest.approx([rate / 2 for rate in whole])
 
@@ -217,14 +217,14 @@ def test_a_pool_without_a_way_stands_still_and_goes_on_from_there():
     engine = a_live().engine
     decode = frozenset(engine.deployment.pools.decode)
     steps, at = engine.pool.steps, engine.now
-    engine.retime(MeasuredContention({decode: 0.0}), at)
+    engine.apply_contention(MeasuredContention({decode: 0.0}), at)
     arriving = InferenceRequest(10_000, at, PROMPT, ANSWER)
     engine.submit(arriving)
     engine.advance(at + 100.0)
     assert engine.pool.steps == steps
-    engine.retime(MeasuredContention(), at + 100.0)
+    engine.apply_contention(MeasuredContention(), at + 100.0)
     engine.advance(at + 100.5)
-    engine.settle()
+    engine.sync_counters()
     assert 0 < engine.pool.steps - steps < 0.6 / engine.pool.step_s
     engine.advance(float("inf"))
     assert arriving.generated == ANSWER
@@ -241,15 +241,15 @@ def test_a_chunk_under_way_goes_on_at_the_pace_of_now():
         engine.advance(engine.now + alone / 2)
         expected = alone
         if gbps is not None:
-            engine.retime(MeasuredContention({nodes: gbps}), engine.now)
+            engine.apply_contention(MeasuredContention({nodes: gbps}), engine.now)
             slower = engine.prefill.instances[0].timing.chunk_s([(PROMPT, 0)])
             assert slower > 1.1 * alone
             expected = alone / 2 + slower / 2
         if waits_s:
             engine.advance(engine.now + waits_s)
             assert request.first_token_at < 0
-            engine.retime(MeasuredContention(), engine.now)
+            engine.apply_contention(MeasuredContention(), engine.now)
             expected = alone + waits_s
         engine.advance(float("inf"))
         assert request.ttft_s == pytest.approx(expected, rel=1e-6)
-        engine.retime(MeasuredContention(), engine.now)
+        engine.apply_contention(MeasuredContention(), engine.now)

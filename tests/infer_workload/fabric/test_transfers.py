@@ -19,7 +19,7 @@ def run(transfers):
     ended = {}
     while len(transfers):
         now = transfers.due
-        for transfer in transfers.finish(now):
+        for transfer in transfers.pop_finished(now):
             ended[transfer.request.number] = now
     return ended
 
@@ -51,7 +51,7 @@ def test_a_dead_port_keeps_its_transfer_waiting_until_it_is_repriced():
     transfers.start(0.0, request(1), ("out", "a"), 20e9)
     assert transfers.due == float("inf")
     rates["a"] = 20.0
-    transfers.reprice(5.0)
+    transfers.update_rates(5.0)
     assert run(transfers) == {1: pytest.approx(6.0)}
 
 
@@ -98,6 +98,6 @@ def test_transfers_end_however_coarse_the_clock_is(at, sizes, gap):
         transfers.start(at + number * gap, request(number), ("out", "a"), size)
     looks = 0
     while len(transfers):
-        transfers.finish(transfers.due)
+        transfers.pop_finished(transfers.due)
         looks += 1
         assert looks <= len(sizes) + 1, "each look ends a transfer"

@@ -181,6 +181,6 @@ def test_what_these_cases_are_about_comes_to_pass():
     for event in (Submit(0, 500, 400),) * 60:
         bounded._submit(event)
     assert 0 < len(bounded.fast.waiting) < 60
-    while bounded.fast.next_at() < inf:
-        bounded.fast.advance(bounded.fast.next_at())
+    while bounded.fast.next_event_at() < inf:
+        bounded.fast.advance(bounded.fast.next_event_at())
         assert sum(request.state == DECODING for request, _ in bounded.asked) == bounded.fast.pool.active

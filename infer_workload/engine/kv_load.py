@@ -14,14 +14,14 @@ from math import floor
 
 from infer_workload.engine.request import DecodeDie, InferenceRequest
 
-STALE_MAX = 4
+STALE_ENTRIES_MAX = 4
 """Entries per die in a heap at which it is rebuilt, to drop stale entries."""
 
 Heap = list[tuple[float, int, DecodeDie]]
 """Dies with one number of requests: (negated tokens at step 0, tie-breaker, die). Entries may be stale."""
 
 
-class LongestDie:
+class KvLoadTracker:
     """Tracks the longest die. `growth`: tokens that a request gains per step."""
 
     def __init__(self, growth: float) -> None:
@@ -34,19 +34,19 @@ class LongestDie:
     def tokens(self, die: DecodeDie, step: int) -> float:
         return die.kv_base + die.active * self._growth * step
 
-    def enter(self, request: InferenceRequest, step: int) -> None:
+    def add(self, request: InferenceRequest, step: int) -> None:
         """Add a request that decodes from that step on."""
         die = request.die
         assert die is not None
         request.kv_base = request.prompt - self._growth * step
-        self._count(die, 1, die.kv_base + request.kv_base)
+        self._update_die(die, 1, die.kv_base + request.kv_base)
 
-    def leave(self, request: InferenceRequest) -> None:
+    def remove(self, request: InferenceRequest) -> None:
         die = request.die
         assert die is not None
-        self._count(die, -1, die.kv_base - request.kv_base if die.active > 1 else 0.0)
+        self._update_die(die, -1, die.kv_base - request.kv_base if die.active > 1 else 0.0)
 
-    def grow_by(self, growth: float, step: int, decoding: Iterable[InferenceRequest]) -> None:
+    def set_growth(self, growth: float, step: int, decoding: Iterable[InferenceRequest]) -> None:
         """Change the tokens that a request gains per step, from that step on."""
         if growth == self._growth:
             return
@@ -62,11 +62,11 @@ class LongestDie:
         for die in dies:
             self._push(die)
 
-    def line(self, step: int) -> tuple[int, float, float, int]:
+    def linear_segment(self, step: int) -> tuple[int, float, float, int]:
         """For a pool that decodes: the most requests of a die, the most tokens of a die, their growth per step, and for
         how many steps the same die has the most."""
         lead, most = 0, -1.0
-        tops = [(active, self._top(active) + active * self._growth * step) for active in self._dies]
+        tops = [(active, self._max_base(active) + active * self._growth * step) for active in self._dies]
         for active, tokens in tops:
             if tokens > most or (tokens == most and active > lead):
                 lead, most = active, tokens
@@ -77,7 +77,7 @@ class LongestDie:
                 fullest = max(fullest, active)
         return fullest, most, lead * self._growth, steps
 
-    def _top(self, active: int) -> float:
+    def _max_base(self, active: int) -> float:
         heap = self._heaps[active]
         while True:
             base, _, die = heap[0]
@@ -85,9 +85,9 @@ class LongestDie:
                 return -base
             heappop(heap)
 
-    def _count(self, die: DecodeDie, more: int, base: float) -> None:
+    def _update_die(self, die: DecodeDie, change: int, base: float) -> None:
         before, dies = die.active, self._dies
-        die.active, die.kv_base = before + more, base
+        die.active, die.kv_base = before + change, base
         if before:
             dies[before] -= 1
             if not dies[before]:
@@ -99,7 +99,7 @@ class LongestDie:
     def _push(self, die: DecodeDie) -> None:
         heap = self._heaps.setdefault(die.active, [])
         heappush(heap, (-die.kv_base, next(self._numbers), die))
-        if len(heap) > 64 and len(heap) > STALE_MAX * self._dies[die.active]:
+        if len(heap) > 64 and len(heap) > STALE_ENTRIES_MAX * self._dies[die.active]:
             current = (entry for entry in heap if entry[2].active == die.active and entry[2].kv_base == -entry[0])
             heap[:] = {entry[2]: entry for entry in current}.values()
             heapify(heap)

@@ -12,14 +12,14 @@ from infer_workload.timing.fabric import RDMA
 
 
 def fetch_s(
-    current: Deployment, pool: Sequence[str], readers: Sequence[str], tokens: int, blocks: int, cold_tokens: int
+    current: Deployment, pool: Sequence[str], readers: Sequence[str], tokens: int, blocks: int, ssd_tokens: int
 ) -> float:
     """Seconds that a prefill instance on `readers` waits for the cached blocks of its chunk from the nodes of `pool`;
-    `cold_tokens` of the tokens are on solid state."""
+    `ssd_tokens` of the tokens are on solid state."""
     size = tokens * current.model.kv_bytes_per_token
     plane = current.cache_plane
-    cold_s = ssd_read_s(current.calibration, cold_tokens * current.model.kv_bytes_per_token, pool)
-    return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, readers, pool, plane)
+    ssd_s = ssd_read_s(current.calibration, ssd_tokens * current.model.kv_bytes_per_token, pool)
+    return ssd_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, readers, pool, plane)
 
 
 def port_gbps(current: Deployment, port: object) -> float:

@@ -1,4 +1,4 @@
-"""Lending: the node memory allocated to a deployment, and its division between the two caches."""
+"""MemoryGrant: the node memory allocated to a deployment, and its division between the two caches."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ GIB = 1 << 30
 GRANTED = "Granted"
 
 
-def allocation_of(deployment: str) -> str:
+def allocation_key(deployment: str) -> str:
     """The key of a deployment's allocation."""
     return sibling(deployment, f"{name_of(deployment)}-ems")
 
 
 @dataclass(frozen=True)
-class Lending:
+class MemoryGrant:
     """GiB by node, requested and allocated, and why these differ; last checked `at`."""
 
     allocation: str
-    asked: Mapping[str, int] = field(default_factory=dict)
+    requested: Mapping[str, int] = field(default_factory=dict)
     allocated: Mapping[str, int] = field(default_factory=dict)
     reason: str = GRANTED
     message: str = ""
@@ -33,25 +33,25 @@ class Lending:
     def granted(self) -> bool:
         return self.reason == GRANTED
 
-    def of_weights(self, share: float) -> dict[str, float] | None:
+    def model_cache_bytes(self, share: float) -> dict[str, float] | None:
         """Bytes by node for the model cache, at most `share` each; None if nothing is requested, because the deployment
         has no layout."""
-        return {node: min(share, gib * GIB) for node, gib in self.allocated.items()} if self.asked else None
+        return {node: min(share, gib * GIB) for node, gib in self.allocated.items()} if self.requested else None
 
-    def of_blocks(self, share: float) -> dict[str, float]:
+    def context_cache_bytes(self, share: float) -> dict[str, float]:
         """Bytes by node left for the context cache."""
         return {node: max(0.0, gib * GIB - share) for node, gib in self.allocated.items()}
 
     def condition(self) -> tuple[str, bool, str, str]:
         """Type, status, reason and message."""
-        allocated, asked = sum(self.allocated.values()), sum(self.asked.values())
-        text = f"{allocated} of {asked} GiB allocated on {counted(len(self.allocated), 'node')}"
+        allocated, requested = sum(self.allocated.values()), sum(self.requested.values())
+        text = f"{allocated} of {requested} GiB allocated on {counted(len(self.allocated), 'node')}"
         return "CacheMemory", self.granted, self.reason, text if self.granted else self.message
 
     def view(self) -> CacheMemoryView:
         return CacheMemoryView(
             allocation=name_of(self.allocation),
-            requested_gib=sum(self.asked.values()),
+            requested_gib=sum(self.requested.values()),
             granted_gib=sum(self.allocated.values()),
             nodes=dict(sorted(self.allocated.items())),
             reason=self.reason,
