@@ -22,8 +22,8 @@ from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
-from infer_workload.layout.recovery import first_start_s, role_switch_s
-from infer_workload.serving.work import ANSWERS_OVER_S
+from infer_workload.layout.recovery import cold_start_s, role_switch_s
+from infer_workload.serving.work import ANSWER_RATE_WINDOW_S
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import DIES_PER_NODE
 from infer_workload.timing.model import load_model
@@ -94,7 +94,7 @@ def timing() -> Timing:
     tpot = np.maximum.accumulate(tpot, axis=0)
     room = deployment.kv_tokens_per_die * DIES
     weights = ModelCache(load_calibration(), {load_model().name})
-    rest = room, batch, role_switch_s(deployment), first_start_s(deployment, weights)
+    rest = room, batch, role_switch_s(deployment), cold_start_s(deployment, weights)
     return Timing(lengths, alone, (base - pair_s * pairs[0]) / 65536, pair_s, tpot, *rest)
 
 
@@ -369,7 +369,7 @@ def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, de
 
 def _per_s(trace: Trace, now: float, decoding: Decoding) -> float:
     """Requests per second as the service reports them, averaged over longer if answers take longer."""
-    over_s = min(max(ANSWERS_OVER_S, decoding.answer_mean * TPOT_S / 2), max(now, SLOT_S))
+    over_s = min(max(ANSWER_RATE_WINDOW_S, decoding.answer_mean * TPOT_S / 2), max(now, SLOT_S))
     first, end = np.searchsorted(trace.at, [now - over_s, now])
     return float(end - first) / over_s
 

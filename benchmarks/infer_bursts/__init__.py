@@ -65,7 +65,7 @@ class Pools:
         ports = SharedPorts(groups, self.nodes, offers)
         decode = self.deployment.pools.decode
         gbps = ports.exchange_gbps(OWN, self._programs(decode))
-        fabric = self.deployment.fabric.beside(MeasuredContention({frozenset(decode): gbps}))
+        fabric = self.deployment.fabric.with_contention(MeasuredContention({frozenset(decode): gbps}))
         return replace(self.deployment, fabric=fabric).decode_timing().exact_step_s(BATCH, BATCH * CONTEXT)
 
     def _programs(self, members: tuple[str, ...]) -> dict[str, Program]:

@@ -55,8 +55,8 @@ class ModelCache:
 
     def granted_nodes(self, pool: Sequence[str]) -> tuple[str, ...]:
         """The nodes of the pool that lend it memory."""
-        lent = self.granted_bytes
-        return tuple(pool) if lent is None else tuple(node for node in pool if lent.get(node, 0.0) > 0)
+        granted = self.granted_bytes
+        return tuple(pool) if granted is None else tuple(node for node in pool if granted.get(node, 0.0) > 0)
 
     def memory_bytes(self, pool: Sequence[str]) -> float:
         """The memory in which it keeps models, in bytes; infinite if neither a size nor a grant limits it.
@@ -91,20 +91,20 @@ class ModelCache:
         self, model: ServedModel, fabric: Fabric, readers: Sequence[str], pool: Sequence[str], experts_per_die: int
     ) -> float:
         """Seconds until all dies of `readers` have their weights, from their present tier."""
-        tier, lending = self.tiers(pool, (model,))[model.name], self.granted_nodes(pool)
+        tier, nodes = self.tiers(pool, (model,))[model.name], self.granted_nodes(pool)
         size, per_die = weights_gb(model) * 1e9, model.die_weight_bytes(experts_per_die)
-        rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), self.calibration.memory_plane)
+        rate = fetch_gbps(fabric, self.calibration, readers, nodes or tuple(readers), self.calibration.memory_plane)
         spread = per_die * len(readers) * self.calibration.dies_per_node / (rate * 1e9) if rate > 0 else inf
         if tier == MEMORY:
             return self.lost_share(fabric) * size / (self.calibration.obs_gbps * 1e9) + spread
         if tier == SOLID_STATE:
-            return ssd_read_s(self.calibration, size, lending) + spread
+            return ssd_read_s(self.calibration, size, nodes) + spread
         return size / (self.calibration.obs_gbps * 1e9) + spread
 
     def lost_share(self, fabric: Fabric) -> float:
         """The fraction of lent memory on nodes that are gone, and so of each model in memory."""
-        lent = self.granted_bytes or {}
-        whole, there = sum(lent.values()), sum(size for node, size in lent.items() if node in fabric.nodes)
+        granted = self.granted_bytes or {}
+        whole, there = sum(granted.values()), sum(size for node, size in granted.items() if node in fabric.nodes)
         return 1.0 - there / whole if whole else 0.0
 
     def record_read(self, *models: ServedModel) -> None:

@@ -174,7 +174,7 @@ class DecodePool:
             self._due_steps, self.due = 0, max(self._step_at, self._paused_until) if self._joining else inf
             return
         fullest, tokens, growth, ahead = self._kv_load.linear_segment(self.steps)
-        self._first_s, per_token, room = self.timing.line(fullest, tokens)
+        self._first_s, per_token, room = self.timing.linear_segment(fullest, tokens)
         if self._first_s == inf:
             self._due_steps, self.due = 0, inf
             return

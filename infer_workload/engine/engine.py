@@ -163,7 +163,7 @@ class Engine:
         """Apply new contention on the same nodes: steps, chunks and transfers take other times from now on."""
         self.advance(now)
         self.pool.sync_counters(self.now)
-        self.adopt(replace(self.deployment, fabric=self.deployment.fabric.beside(contention)))
+        self.adopt(replace(self.deployment, fabric=self.deployment.fabric.with_contention(contention)))
         self.prefill.update_timing(self.deployment, self.now)
         self.transfers.update_rates(self.now)
         self.pool.rebuild(self.deployment.decode_timing(), self.pool.dies, self.now)

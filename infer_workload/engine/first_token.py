@@ -67,8 +67,8 @@ class ExpectedQueue:
         place = instance.queue_position(request, self.cached, deployment.spec.block_tokens)
         self.prompts = [
             (each, each.prompt - each.prefilled - take, each.prefilled + take)
-            for each, life, take in instance.chunk
-            if instance.is_current(each, life) and each.prefilled + take < each.prompt
+            for each, attempt, take in instance.chunk
+            if instance.is_current(each, attempt) and each.prefilled + take < each.prompt
         ]
         """(request, tokens left, tokens done) for each prompt."""
         self.prompts += self._valid_entries(waiting[:place], leaving)
@@ -81,8 +81,8 @@ class ExpectedQueue:
     ) -> list[tuple[InferenceRequest, int, int]]:
         return [
             (each, each.prompt - each.prefilled, each.prefilled)
-            for each, life in entries
-            if self.instance.is_current(each, life) and each not in leaving
+            for each, attempt in entries
+            if self.instance.is_current(each, attempt) and each not in leaving
         ]
 
     def next_chunk(

@@ -60,10 +60,10 @@ class PrefillInstance:
     def tokens_before(self, priority: int) -> int:
         """Tokens to be computed before a new prompt of that priority."""
         before = self.backlog_tokens
-        for request, life in reversed(self.queue):
+        for request, attempt in reversed(self.queue):
             if request.priority <= priority:
                 break
-            if self.is_current(request, life) and request.prefilled == request.cached:
+            if self.is_current(request, attempt) and request.prefilled == request.cached:
                 before -= request.prompt - request.prefilled
         return before
 
@@ -75,8 +75,8 @@ class PrefillInstance:
         """
         recomputed: set[int] = set()
         begun = {request.number for request, _, _ in self.chunk}
-        for request, life in [*((request, life) for request, life, _ in self.chunk), *self.queue]:
-            if not in_flight or not self.is_current(request, life) or in_flight.isdisjoint(request.blocks):
+        for request, attempt in [*((request, attempt) for request, attempt, _ in self.chunk), *self.queue]:
+            if not in_flight or not self.is_current(request, attempt) or in_flight.isdisjoint(request.blocks):
                 continue
             first = next(
                 (at for at, key in enumerate(request.blocks) if key in in_flight and key not in recomputed), None
@@ -88,8 +88,8 @@ class PrefillInstance:
 
     def refresh_cached(self, cache: ContextCache) -> None:
         """Make queued prompts compute blocks themselves that have gone from the cache."""
-        for request, life in self.queue:
-            if not request.cached or request.prefilled > request.cached or not self.is_current(request, life):
+        for request, attempt in self.queue:
+            if not request.cached or request.prefilled > request.cached or not self.is_current(request, attempt):
                 continue
             known = cache.peek(request.blocks, request.prompt).tokens
             if known < request.cached:
@@ -139,8 +139,8 @@ class PrefillInstance:
         room, fetched, blocks = self.token_budget, 0, 0
         self.chunk_paced = False
         while self.queue and room > 0:
-            request, life = self.queue.popleft()
-            if not self.is_current(request, life):
+            request, attempt = self.queue.popleft()
+            if not self.is_current(request, attempt):
                 continue
             if request.prefilled == request.cached and request.cached:
                 fetched += request.cached
@@ -148,7 +148,7 @@ class PrefillInstance:
             if request.prefill_started_at < 0:
                 request.prefill_started_at = now
             take = min(room, request.prompt - request.prefilled)
-            self.chunk.append((request, life, take))
+            self.chunk.append((request, attempt, take))
             room -= take
         self.chunk_work = [(take, request.prefilled) for request, _, take in self.chunk], fetched, blocks
         return fetched, blocks

@@ -105,14 +105,14 @@ class PrefillPool:
             return
         chunk, instance.chunk = instance.chunk, []
         unfinished = []
-        for request, life, take in chunk:
-            if not instance.is_current(request, life):
+        for request, attempt, take in chunk:
+            if not instance.is_current(request, attempt):
                 continue
             instance.backlog_tokens -= take
             instance.prefilled_tokens += take
             request.prefilled += take
             if request.prefilled < request.prompt:
-                unfinished.append((request, life))
+                unfinished.append((request, attempt))
             else:
                 self._on_prefilled(now, request, instance)
         instance.queue.extendleft(reversed(unfinished))

@@ -23,7 +23,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from infer_workload.experiments.autoscale_nodes import Nodes, Work, work_on
-from infer_workload.serving.work import ANSWERS_OVER_S
+from infer_workload.serving.work import ANSWER_RATE_WINDOW_S
 from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.autoscaling.behavior import round_to_blocks
@@ -188,7 +188,7 @@ class OfferedLoad:
         reads = answers = None
         waits = 0.0
         if second >= TICK_S:
-            over_s = max(ANSWERS_OVER_S, self.stays_s / 2)
+            over_s = max(ANSWER_RATE_WINDOW_S, self.stays_s / 2)
             reads, waits = _per_s(self.asked_by, second, TICK_S), float(self.asked_by[second] - served)
             places = _per_s(self._came_by, second, over_s) * self.stays_s
             answers = max(places / self.places, float(self.occupied[second - 1]))

@@ -8,8 +8,8 @@ from functools import cache
 from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.model_cache import ModelCache
 from infer_workload.experiments.experiment import healthy_fabric
-from infer_workload.layout.deployment import lay_out, least_decode_nodes
-from infer_workload.layout.recovery import first_start_s, role_switch_s
+from infer_workload.layout.deployment import lay_out, min_decode_nodes
+from infer_workload.layout.recovery import cold_start_s, role_switch_s
 from infer_workload.serving.work import CHUNK_TOKENS, batch_within
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
@@ -46,12 +46,12 @@ def work_on(nodes: int, context: int, tpot_s: float) -> Work:
     token_s = reading.chunk_s([(context, 0)] * count) * len(pools.prefill[0]) / (count * context)
     batch = batch_within(deployment.decode_timing(), context, deployment.kv_tokens_per_die, tpot_s)
     serving = pools.prefill_nodes + len(pools.decode)
-    decode_nodes_min = least_decode_nodes(model, calibration, deployment.context_length, len(pools.decode))
+    decode_nodes_min = min_decode_nodes(model, calibration, deployment.context_length, len(pools.decode))
     return Work(
         token_node_s=token_s * serving / pools.prefill_nodes,
         alone_token_s=reading.chunk_s([(context, 0)]) / context,
         places_per_node=min(batch, deployment.batch_per_die) * calibration.dies_per_node * len(pools.decode) / serving,
-        start_s=first_start_s(deployment, ModelCache(calibration, {model.name})),
+        start_s=cold_start_s(deployment, ModelCache(calibration, {model.name})),
         nodes_min=1 + decode_nodes_min,
         prefill_share=pools.prefill_nodes / serving,
         decode_share=len(pools.decode) / serving,

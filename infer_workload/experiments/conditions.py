@@ -37,7 +37,7 @@ class TrialContention:
     def __init__(self, trial: Trial, nodes: tuple[str, ...], machine: Calibration) -> None:
         self._trial, self._nodes, self._machine = trial, nodes, machine
         self._exchanges: dict[frozenset[str], float] = {}
-        self._left: dict[str, Mapping[str, PortsLeft]] = {}
+        self._free_bandwidth: dict[str, Mapping[str, PortsLeft]] = {}
 
     def exchange_gbps(self, nodes: frozenset[str]) -> float | None:
         if nodes not in self._exchanges:
@@ -45,10 +45,12 @@ class TrialContention:
             self._exchanges[nodes] = self._ports.exchange_gbps(OWN, programs)
         return self._exchanges[nodes]
 
-    def left(self, plane: str, node: str) -> PortsLeft | None:
-        if plane not in self._left:
-            self._left[plane] = self._ports.left(OWN, self._condition.programs(self._tenant(plane, self._nodes)))
-        return self._left[plane].get(node)
+    def free_bandwidth(self, plane: str, node: str) -> PortsLeft | None:
+        if plane not in self._free_bandwidth:
+            self._free_bandwidth[plane] = self._ports.left(
+                OWN, self._condition.programs(self._tenant(plane, self._nodes))
+            )
+        return self._free_bandwidth[plane].get(node)
 
     @cached_property
     def _ports(self) -> SharedPorts:

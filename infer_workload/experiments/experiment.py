@@ -18,7 +18,7 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.experiments.trial import SHARES, Trial
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
-from infer_workload.layout.recovery import Change, plan_change
+from infer_workload.layout.recovery import LayoutChange, plan_change
 from infer_workload.reports.report import Objectives, Report, report_of
 from infer_workload.reports.served import Served
 from infer_workload.timing.calibration import Calibration, load_calibration
@@ -63,11 +63,11 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     """
     model, machine = load_model(trial.model), load_calibration(trial.machine)
     shares = {plane: getattr(trial, share) for plane, share in SHARES.items()}
-    fabric = healthy_fabric(trial.nodes, machine).granted(shares)
+    fabric = healthy_fabric(trial.nodes, machine).scaled_by(shares)
     if trial.contended:
         from infer_workload.experiments.conditions import TrialContention  # imports numpy, which other trials skip
 
-        fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), machine))
+        fabric = fabric.with_contention(TrialContention(trial, tuple(fabric.nodes), machine))
     deployment = lay_out(fabric, model, machine, trial.shape())
     if trial.half_lanes > (has := len(deployment.pools.decode)):
         why = f"{counted(trial.half_lanes, 'decode node')} cannot lose half of their lanes: the layout has {has}"
@@ -150,7 +150,7 @@ def lose_decode_node(engine: Engine) -> str:
     )
 
 
-def without_decode_node(current: Deployment) -> tuple[str, Change]:
+def without_decode_node(current: Deployment) -> tuple[str, LayoutChange]:
     """The last node of the decode pool, and the layout without it. Raises DoesNotFit."""
     node = current.pools.decode[-1]
     return node, plan_change(current, current.fabric.without([node]))

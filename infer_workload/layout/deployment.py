@@ -18,7 +18,7 @@ from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.decode import DecodeTiming, StepOptions
-from infer_workload.timing.experts import ExpertLayout, lay_experts
+from infer_workload.timing.experts import ExpertLayout, place_experts
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel
@@ -185,13 +185,13 @@ def lay_out(
     desired = spec or DeploymentShape()
     check_planes(desired, calibration)
     nodes = fabric.nodes
-    if scale is None or scale.zero:
+    if scale is None or scale.is_zero:
         prefill_nodes, decode_nodes = _sizes(nodes, desired, calibration, previous if at_any_size else None)
     else:
-        prefill_nodes, decode_nodes = _scaled(scale, nodes, calibration, previous)
+        prefill_nodes, decode_nodes = _sizes_for_scale(scale, nodes, calibration, previous)
     caching = desired.caching_nodes if scale is None else scale.caching
     pools = _assign(nodes, prefill_nodes, decode_nodes, caching, calibration, previous)
-    decode_layout = lay_experts(len(pools.decode) * calibration.dies_per_node, model)
+    decode_layout = place_experts(len(pools.decode) * calibration.dies_per_node, model)
     prefill_layouts = tuple(
         prefill_layout(len(instance) * calibration.dies_per_node, model, calibration) for instance in pools.prefill
     )
@@ -230,7 +230,7 @@ def with_fabric(current: Deployment, fabric: Fabric) -> Deployment:
     """The same roles on another view of their nodes; nodes that it does not show no longer cache."""
     pools = replace(current.pools, caching=tuple(node for node in current.pools.caching if node in fabric.nodes))
     blocks, ssd_blocks = _cache_blocks(current.spec, current.model, current.calibration, len(pools.caching))
-    shown = fabric.only(pools.nodes.union(pools.caching))
+    shown = fabric.restricted_to(pools.nodes.union(pools.caching))
     return replace(current, fabric=shown, pools=pools, cache_blocks=blocks, cache_ssd_blocks=ssd_blocks)
 
 
@@ -251,13 +251,13 @@ def _sizes(
     prefill, decode = [
         None if npus is None else npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus)
     ]
-    least = (prefill or 1) + (decode or 1)
-    if nodes < least:
+    nodes_min = (prefill or 1) + (decode or 1)
+    if nodes < nodes_min:
         if previous is not None and nodes > 1:
-            return _scaled(PoolScale(prefill or 1, decode or 1), usable, calibration, previous)
+            return _sizes_for_scale(PoolScale(prefill or 1, decode or 1), usable, calibration, previous)
         raise DoesNotFit(
-            f"the instance has {counted(nodes, 'usable node')}, the pools need {least}",
-            [{"domain": "nodes", "needs": least, "has": nodes}],
+            f"the instance has {counted(nodes, 'usable node')}, the pools need {nodes_min}",
+            [{"domain": "nodes", "needs": nodes_min, "has": nodes}],
         )
     if prefill is None:
         share = calibration.paper_prefill_nodes / calibration.paper_nodes
@@ -269,7 +269,7 @@ def _sizes(
     return prefill, nodes - prefill if decode is None else decode
 
 
-def _scaled(
+def _sizes_for_scale(
     scale: PoolScale, nodes: Sequence[str], calibration: Calibration, previous: Pools | None
 ) -> tuple[int, int]:
     """Nodes for (prefill, decode) as an autoscaler requests; nodes keep their roles as far as that allows."""
@@ -280,26 +280,26 @@ def _scaled(
         )
     usable = set(nodes)
     decode = [each for each in (previous.decode if previous else ()) if each in usable]
-    instances = _apart(previous.prefill if previous else (), usable.difference(decode))
-    return scale.fitted(
+    instances = _without_overlaps(previous.prefill if previous else (), usable.difference(decode))
+    return scale.fit(
         len(nodes), sum(len(each) for each in instances), len(decode), calibration.nodes_per_prefill_instance
     )
 
 
 def kv_tokens_per_die(model: ServedModel, calibration: Calibration, decode_nodes: int) -> int:
     """KV tokens that fit on a die if that many nodes decode: the fewer nodes, the more experts each die holds."""
-    layout = lay_experts(decode_nodes * calibration.dies_per_node, model)
+    layout = place_experts(decode_nodes * calibration.dies_per_node, model)
     return int(_spare_hbm(layout, model, calibration) // model.kv_bytes_per_token)
 
 
-def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int, most: int) -> int:
-    """The fewest decode nodes, up to `most`, whose dies fit a request of that many tokens."""
-    enough = (nodes for nodes in range(1, most) if kv_tokens_per_die(model, calibration, nodes) >= tokens)
-    return next(enough, most)
+def min_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int, nodes_max: int) -> int:
+    """The fewest decode nodes, up to `nodes_max`, whose dies fit a request of that many tokens."""
+    enough = (nodes for nodes in range(1, nodes_max) if kv_tokens_per_die(model, calibration, nodes) >= tokens)
+    return next(enough, nodes_max)
 
 
 @cache
-def fewest_nodes(model: ServedModel, calibration: Calibration, tokens: int = 1) -> int:
+def min_nodes(model: ServedModel, calibration: Calibration, tokens: int = 1) -> int:
     """The fewest nodes, in the default proportion of the pools, whose dies fit the model's weights and, for decode, a
     request of that many tokens."""
     for nodes in range(2, NODES_MAX):
@@ -323,7 +323,7 @@ def _assign(
     usable, size = set(nodes), calibration.nodes_per_prefill_instance
     kept_decode = [node for node in (previous.decode if previous else ()) if node in usable][:decode_nodes]
     instances: list[tuple[str, ...]] = []
-    for instance in _apart(previous.prefill if previous else (), usable.difference(kept_decode)):
+    for instance in _without_overlaps(previous.prefill if previous else (), usable.difference(kept_decode)):
         if len(instance) <= prefill_nodes - sum(len(current) for current in instances):
             instances.append(instance)
     taken = {*kept_decode, *(node for instance in instances for node in instance)}
@@ -341,7 +341,7 @@ def _assign(
     return Pools(tuple(instances), tuple(decode), tuple(caching[:caching_nodes]))
 
 
-def _apart(instances: Iterable[tuple[str, ...]], usable: set[str]) -> list[tuple[str, ...]]:
+def _without_overlaps(instances: Iterable[tuple[str, ...]], usable: set[str]) -> list[tuple[str, ...]]:
     """The usable prefill instances, without those that share a node with an earlier one. An instance and the successor
     loading in its place may share nodes; if the former stays after all, the successor is not needed."""
     found, taken = list[tuple[str, ...]](), set[str]()
@@ -354,8 +354,8 @@ def _apart(instances: Iterable[tuple[str, ...]], usable: set[str]) -> list[tuple
 
 def prefill_layout(dies: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:
     """Experts of a prefill instance: with one redundant slot per die if there is room (the paper's 8 + 1 + 1)."""
-    roomy = lay_experts(dies, model, redundant_per_die=1)
-    return roomy if _spare_hbm(roomy, model, calibration) > 0 else lay_experts(dies, model)
+    roomy = place_experts(dies, model, redundant_per_die=1)
+    return roomy if _spare_hbm(roomy, model, calibration) > 0 else place_experts(dies, model)
 
 
 def _spare_hbm(layout: ExpertLayout, model: ServedModel, calibration: Calibration) -> float:

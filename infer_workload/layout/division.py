@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from infer_workload.layout.deployment import Pools
 
-NOTHING = Pools((), (), ())
+NO_POOLS = Pools((), (), ())
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,25 @@ class Claim:
     name: str
     size: int | None
     """Number of nodes requested; None: what others leave."""
-    least: int
+    nodes_min: int
     """The fewest nodes with which it can begin or continue to serve."""
-    pools: Pools = NOTHING
+    pools: Pools = NO_POOLS
     """The nodes on which it computes, or did before the process ended."""
     running: bool = False
     assigned: frozenset[str] = frozenset()
     """All nodes that it has, those loading or kept ready included."""
-    settling: bool = False
+    handover_blocked: bool = False
     """Whether a drain or role change must end before it can hand over anything."""
     yields: frozenset[str] = frozenset()
     """Nodes that it is handing over."""
-    keeps: int = 0
+    kept_min: int = 0
     """Computing nodes that it always keeps: with fewer, requests that it has accepted would be too long."""
 
     @property
-    def wanted(self) -> int:
-        return self.least if self.size is None else self.size
+    def desired(self) -> int:
+        return self.nodes_min if self.size is None else self.size
 
-    def kept(self, count: int, usable: Collection[str]) -> list[str]:
+    def select_kept(self, count: int, usable: Collection[str]) -> list[str]:
         """`count` of its usable nodes: decode nodes and whole prefill instances, in their present proportion."""
         decode = [node for node in self.pools.decode if node in usable]
         instances = [nodes for nodes in self.pools.prefill if set(nodes) <= set(usable)]
@@ -69,34 +69,36 @@ def divide(
     nodes: Collection[str],
     claims: Sequence[Claim],
     leaving: Collection[str] = (),
-    follows: Mapping[str, str] | None = None,
+    predecessors: Mapping[str, str] | None = None,
 ) -> dict[str, Part]:
     """The part of each deployment, by name. `claims` are in order of creation. Nodes `leaving` the instance stay with
-    their deployment and are not assigned to another. A node that `follows` another, as its successor, goes to that
+    their deployment and are not assigned to another. A node that `predecessors` another, as its successor, goes to that
     one's deployment in addition to its count."""
     if len(claims) == 1:
         return {claims[0].name: Part(frozenset(nodes))}
-    plays = _plays(set(nodes), claims)
-    coming = _coming(set(nodes), plays, follows or {})
-    stands_in = {node for node, before in (follows or {}).items() if before in leaving}
-    usable = set(nodes).difference(leaving, *(there - stands_in for there in coming.values()))
-    present = {name: (there | coming[name]) & usable for name, there in plays.items()}
+    computing = _computing_nodes(set(nodes), claims)
+    successors = _successors(set(nodes), computing, predecessors or {})
+    replaced_by = {node for node, before in (predecessors or {}).items() if before in leaving}
+    usable = set(nodes).difference(leaving, *(there - replaced_by for there in successors.values()))
+    present = {name: (there | successors[name]) & usable for name, there in computing.items()}
     counts = _counts(len(usable), claims, {name: len(there) for name, there in present.items()})
     parts, short = dict[str, Part](), dict[str, int]()
     for claim in claims:
-        name, there = claim.name, plays[claim.name] | coming[claim.name]
-        stays = present[name] & coming[name]
-        kept = stays.union(claim.kept(max(0, counts[name] - len(stays)), present[name] - stays))
-        if claim.settling:  # until it has settled it keeps all that it had
+        name, there = claim.name, computing[claim.name] | successors[claim.name]
+        stays = present[name] & successors[name]
+        kept = stays.union(claim.select_kept(max(0, counts[name] - len(stays)), present[name] - stays))
+        if claim.handover_blocked:  # until it has settled it keeps all that it had
             kept = present[name].difference(claim.yields)
-            taken = set[str]().union(*plays.values(), *coming.values(), *(part.nodes for part in parts.values()))
+            taken = set[str]().union(
+                *computing.values(), *successors.values(), *(part.nodes for part in parts.values())
+            )
             there |= set(nodes).intersection(claim.assigned) - taken
         if claim.running:
-            parts[name] = Part(frozenset(there), frozenset((present[name] & plays[name]) - kept))
+            parts[name] = Part(frozenset(there), frozenset((present[name] & computing[name]) - kept))
         else:
-            parts[name] = Part(frozenset(kept | coming[name]))
+            parts[name] = Part(frozenset(kept | successors[name]))
         short[name] = counts[name] - len(kept)
-    free = usable.difference(*coming.values(), *(part.nodes for part in parts.values()))
+    free = usable.difference(*successors.values(), *(part.nodes for part in parts.values()))
     for claim in claims:
         elsewhere = {node for each in claims if each is not claim for node in each.assigned}
         order = sorted(free, key=lambda node: (node not in claim.assigned, node in elsewhere, node))
@@ -107,16 +109,16 @@ def divide(
     return parts
 
 
-def entitled(nodes: Collection[str], claims: Sequence[Claim], leaving: Collection[str] = ()) -> dict[str, int]:
+def entitlements(nodes: Collection[str], claims: Sequence[Claim], leaving: Collection[str] = ()) -> dict[str, int]:
     """The number of nodes due to each, by name, once surplus nodes have been handed over."""
     usable = set(nodes).difference(leaving)
     if len(claims) == 1:
         return {claims[0].name: len(usable)}
-    plays = _plays(set(nodes), claims)
-    return _counts(len(usable), claims, {name: len(there & usable) for name, there in plays.items()})
+    computing = _computing_nodes(set(nodes), claims)
+    return _counts(len(usable), claims, {name: len(there & usable) for name, there in computing.items()})
 
 
-def _plays(nodes: set[str], claims: Sequence[Claim]) -> dict[str, set[str]]:
+def _computing_nodes(nodes: set[str], claims: Sequence[Claim]) -> dict[str, set[str]]:
     """The nodes on which each computes; one claimed twice, as by older versions, belongs to the first."""
     found, taken = dict[str, set[str]](), set[str]()
     for claim in claims:
@@ -125,21 +127,25 @@ def _plays(nodes: set[str], claims: Sequence[Claim]) -> dict[str, set[str]]:
     return found
 
 
-def _coming(nodes: set[str], plays: Mapping[str, set[str]], follows: Mapping[str, str]) -> dict[str, set[str]]:
+def _successors(
+    nodes: set[str], computing: Mapping[str, set[str]], predecessors: Mapping[str, str]
+) -> dict[str, set[str]]:
     """The successors of the nodes on which each computes."""
-    taken = set[str]().union(*plays.values())
+    taken = set[str]().union(*computing.values())
     return {
-        name: {node for node, before in follows.items() if node in nodes - (taken - there) and before in there}
-        for name, there in plays.items()
+        name: {node for node, before in predecessors.items() if node in nodes - (taken - there) and before in there}
+        for name, there in computing.items()
     }
 
 
-def _counts(nodes: int, claims: Sequence[Claim], plays: Mapping[str, int]) -> dict[str, int]:
-    counts = {claim.name: min(plays[claim.name], max(claim.wanted, claim.keeps)) for claim in claims}
+def _counts(nodes: int, claims: Sequence[Claim], computing: Mapping[str, int]) -> dict[str, int]:
+    counts = {claim.name: min(computing[claim.name], max(claim.desired, claim.kept_min)) for claim in claims}
     left = nodes - sum(counts.values())
-    for claim in sorted(claims, key=lambda each: not plays[each.name]):  # serving ones first, then in order of creation
-        most = max(counts[claim.name], min(claim.wanted, counts[claim.name] + left))
-        if counts[claim.name] or most >= claim.least:
+    for claim in sorted(
+        claims, key=lambda each: not computing[each.name]
+    ):  # serving ones first, then in order of creation
+        most = max(counts[claim.name], min(claim.desired, counts[claim.name] + left))
+        if counts[claim.name] or most >= claim.nodes_min:
             left -= most - counts[claim.name]
             counts[claim.name] = most
     there = [claim for claim in claims if counts[claim.name]]

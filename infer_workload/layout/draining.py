@@ -16,11 +16,11 @@ from typing import Any
 
 from infer_workload.contract.roles import DrainRequest, DrainView
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, with_fabric
-from infer_workload.layout.recovery import Change, plan_change, plan_gain
+from infer_workload.layout.recovery import LayoutChange, plan_change, plan_scale_out
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.quantities import from_timestamp, timestamp
 
-NOTHING = Pools((), (), ())
+NO_POOLS = Pools((), (), ())
 
 
 @dataclass
@@ -34,18 +34,18 @@ class Drain:
     by: str = ""
     absent: frozenset[str] = frozenset()
     """Those of the nodes that the deployment did not have when it began."""
-    gained: frozenset[str] = frozenset()
+    added_nodes: frozenset[str] = frozenset()
     """Loaded nodes that get a role when this is over."""
 
     @classmethod
-    def asked(cls, request: DrainRequest, now: float, fabric: Fabric | None) -> Drain:
+    def from_request(cls, request: DrainRequest, now: float, fabric: Fabric | None) -> Drain:
         """A requested drain that begins now. `fabric`: the deployment's nodes, used or not; None without a view."""
         nodes = frozenset[str](request.nodes)
         absent = nodes - (fabric.all_nodes if fabric is not None else set())
         return cls(nodes, now + request.deadline_s, by=request.by, absent=absent)
 
     @classmethod
-    def of(cls, row: dict[str, Any]) -> Drain:
+    def from_row(cls, row: dict[str, Any]) -> Drain:
         """A drain from its stored row. It counts as drained, as nothing runs after a restart."""
         view = DrainView.from_stored(row)
         until, at_start, absent = from_timestamp(view.deadline_at), view.requests_at_start, frozenset(view.absent)
@@ -62,24 +62,24 @@ class Drain:
             requests_at_start=self.requests_at_start,
         )
 
-    def over(self, fabric: Fabric) -> bool:
+    def is_complete(self, fabric: Fabric) -> bool:
         """Whether all its nodes have left the fabric."""
         return not self.nodes & fabric.all_nodes
 
     def target(self, current: Deployment, fabric: Fabric) -> Pools:
         """The pools without the nodes; NOTHING if the remaining ones cannot serve."""
         try:
-            return self._later(current, fabric).deployment.pools
+            return self._final_change(current, fabric).deployment.pools
         except DoesNotFit:
-            return NOTHING
+            return NO_POOLS
 
-    def successors(self, current: Deployment, fabric: Fabric) -> Change | None:
+    def plan_successors(self, current: Deployment, fabric: Fabric) -> LayoutChange | None:
         """The layout with old and new prefill instances side by side, and the decode pool of the final layout.
 
         None if a present prefill instance stays, or if the final layout has none.
         """
         try:
-            later = self._later(current, fabric)
+            later = self._final_change(current, fabric)
         except DoesNotFit:
             return None
         now, then = current.pools, later.deployment.pools
@@ -93,9 +93,11 @@ class Drain:
             kv_tokens_per_die=later.deployment.kv_tokens_per_die,
         )
         beside = with_fabric(beside, fabric)
-        return Change(beside, later.pause_s, later.start_s)
+        return LayoutChange(beside, later.pause_s, later.start_s)
 
-    def _later(self, current: Deployment, fabric: Fabric) -> Change:
-        if not self.gained:
-            return plan_change(current, fabric.leaving_out(self.nodes), at_any_size=True)
-        return plan_gain(current, fabric.only((current.pools.nodes | self.gained) & set(fabric.nodes)))
+    def _final_change(self, current: Deployment, fabric: Fabric) -> LayoutChange:
+        if not self.added_nodes:
+            return plan_change(current, fabric.excluding(self.nodes), at_any_size=True)
+        return plan_scale_out(
+            current, fabric.restricted_to((current.pools.nodes | self.added_nodes) & set(fabric.nodes))
+        )

@@ -22,14 +22,14 @@ def machine_of(model: str) -> str:
     return "-".join(model.casefold().split())
 
 
-def found_machine(view: Any | None) -> str | None:
+def machine_of_view(view: Any | None) -> str | None:
     """The machine of a FabricView; the published one if the view does not name its supernodes. None without a view."""
     if view is None:
         return None
     return machine_of(view.machine) if view.machine else MACHINE
 
 
-def other_machine(asked: str | None, view: Any | None, machines: Collection[str]) -> str:
+def machine_mismatch(asked: str | None, view: Any | None, machines: Collection[str]) -> str:
     """Why a deployment for the machine `asked` (None: any) cannot be served on this FabricView; empty if it can, or if
     the view does not name its supernodes."""
     if view is None or not view.machine or (there := machine_of(view.machine)) == asked:
@@ -40,17 +40,17 @@ def other_machine(asked: str | None, view: Any | None, machines: Collection[str]
     return "" if there in machines else f"{where}unknown machine {there}; known are {', '.join(sorted(machines))}"
 
 
-def with_machine(
+def resolve_machine(
     request: DeploymentRequest, view: Any | None, machines: Mapping[str, Calibration]
 ) -> DeploymentRequest:
     """A new deployment's request with the machine of its instance; unchanged while that is not known. Raises
     InvalidField if it names another, or if the instance's machine is not among `machines`."""
-    if other := other_machine(request.machine, view, machines):
+    if other := machine_mismatch(request.machine, view, machines):
         raise InvalidField(other, field="machine")
-    return request if request.machine is not None else naming(request, found_machine(view))
+    return request if request.machine is not None else with_default_machine(request, machine_of_view(view))
 
 
-def naming(request: DeploymentRequest, machine: str | None) -> DeploymentRequest:
+def with_default_machine(request: DeploymentRequest, machine: str | None) -> DeploymentRequest:
     """The request with that machine, unless it names one."""
     return request if request.machine is not None else request.model_copy(update={"machine": machine})
 

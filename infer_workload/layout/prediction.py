@@ -13,7 +13,7 @@ from typing import Any
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming
-from infer_workload.timing.experts import lay_experts
+from infer_workload.timing.experts import place_experts
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, load_model
 
@@ -30,7 +30,7 @@ def decode_timing_on(view: Any, roles: Mapping[str, str]) -> DecodeTiming:
     """The timing of the decode pool given by `roles` (node to role), on a FabricView."""
     model, calibration = _served()
     nodes = tuple(sorted(node for node, role in roles.items() if role == "decode"))
-    layout = lay_experts(len(nodes) * calibration.dies_per_node, model)
+    layout = place_experts(len(nodes) * calibration.dies_per_node, model)
     exchange = Exchange(Fabric.of(view, calibration), calibration, nodes, layout.dies)
     return DecodeTiming(model, calibration, exchange, layout)
 

@@ -20,22 +20,22 @@ from infer_workload.timing.fabric import Fabric
 
 
 @dataclass(frozen=True)
-class Change:
+class LayoutChange:
     """A switch to `deployment`: decode pauses for `pause_s`, new prefill instances serve after `start_s`.
 
-    `gained` nodes are in the new view but not used yet; add them with `plan_gain` after `gain_after_s`.
+    `added_nodes` nodes are in the new view but not used yet; add them with `plan_scale_out` after `added_after_s`.
     """
 
     deployment: Deployment
     pause_s: float
     start_s: float
-    gained: tuple[str, ...] = ()
-    gain_after_s: float = 0.0
+    added_nodes: tuple[str, ...] = ()
+    added_after_s: float = 0.0
 
 
 def plan_change(
     current: Deployment, fabric: Fabric, weights: ModelCache | None = None, *, at_any_size: bool = False
-) -> Change:
+) -> LayoutChange:
     """The next layout under a new view of the fabric.
 
     New nodes are left out until they have loaded; if the surviving ones cannot serve alone, everything starts over.
@@ -48,22 +48,22 @@ def plan_change(
     gained = tuple(sorted(nodes - playing))
     start_s = allocated.executor_start_s + allocated.graph_load_s
     try:
-        survivors = fabric.only(nodes & playing)
+        survivors = fabric.restricted_to(nodes & playing)
         deployment = _laid_out(current, survivors, at_any_size)
     except DoesNotFit:
         deployment = _laid_out(current, fabric, at_any_size)
         loading = load_s(deployment, cache)
-        return Change(deployment, start_s + loading, start_s + loading)
+        return LayoutChange(deployment, start_s + loading, start_s + loading)
     pause = decode_pause_s(current, deployment)
     roles_kept = set(deployment.pools.prefill) <= set(current.pools.prefill)
     loading_s = load_s(deployment, cache)
     if playing <= nodes and set(deployment.pools.decode) - set(current.pools.decode):  # a planned change of roles
         pause = rebuild_s(allocated) + loading_s
     start = 0.0 if roles_kept else rebuild_s(allocated) + loading_s
-    return Change(deployment, pause, start, gained, start_s + loading_s)
+    return LayoutChange(deployment, pause, start, gained, start_s + loading_s)
 
 
-def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
+def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelCache) -> LayoutChange:
     """The same, with pools as close to the requested sizes as the nodes allow; if the model does not fit that split,
     with pools in the default proportions."""
     try:
@@ -76,14 +76,14 @@ def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelC
         return replace(change, deployment=replace(change.deployment, spec=current.spec))
 
 
-def keep_roles(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
+def keep_roles(current: Deployment, fabric: Fabric, weights: ModelCache) -> LayoutChange:
     """The same roles under a view that still shows all of their nodes: no node changes role during a handover."""
     kept, rates = with_fabric(current, fabric), current.calibration
     gained = tuple(sorted(set(fabric.nodes) - current.pools.nodes))
-    return Change(kept, 0.0, 0.0, gained, rates.executor_start_s + rates.graph_load_s + load_s(kept, weights))
+    return LayoutChange(kept, 0.0, 0.0, gained, rates.executor_start_s + rates.graph_load_s + load_s(kept, weights))
 
 
-def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> Change:
+def plan_scale_out(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> LayoutChange:
     """The layout on all nodes of the view, as close to the requested sizes as they allow. Nodes without a role have
     loaded by now; nodes that change role read the weights of the new one first. Raises DoesNotFit."""
     deployment = _laid_out(current, fabric, at_any_size=True)
@@ -93,7 +93,7 @@ def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = 
     pause = decode_pause_s(current, deployment)
     if (set(after.decode) - set(before.decode)) & before.nodes:
         pause = max(pause, switch_s)
-    return Change(deployment, pause, switch_s if added & before.nodes else 0.0)
+    return LayoutChange(deployment, pause, switch_s if added & before.nodes else 0.0)
 
 
 def _laid_out(current: Deployment, fabric: Fabric, at_any_size: bool) -> Deployment:
@@ -125,7 +125,7 @@ def role_switch_s(deployment: Deployment, weights: ModelCache | None = None) -> 
     return rebuild_s(deployment.calibration) + loading_s
 
 
-def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
+def cold_start_s(deployment: Deployment, weights: ModelCache) -> float:
     """Seconds from nothing to serving: executors, weights and graphs."""
     current = deployment.calibration
     return current.executor_start_s + current.graph_load_s + load_s(deployment, weights)

@@ -1,6 +1,6 @@
 """PoolScale: the number of nodes of each pool that an autoscaler requests, overriding the spec.
 
-The sum is the requested size of the instance. While it has another size (nodes are starting, leaving or lost), `fitted`
+The sum is the requested size of the instance. While it has another size (nodes are starting, leaving or lost), `fit`
 splits the nodes there are: every node has a role, nodes change role only where the other pool is to grow, and surplus
 nodes stay in their pool. With both zero the deployment is idle.
 """
@@ -25,7 +25,7 @@ class PoolScale:
     caching: int | None = None
 
     @classmethod
-    def of(cls, row: dict[str, Any] | None) -> PoolScale | None:
+    def from_row(cls, row: dict[str, Any] | None) -> PoolScale | None:
         if not row:
             return None
         asked = ScaleRequest.from_stored(row)
@@ -36,10 +36,10 @@ class PoolScale:
         return self.prefill + self.decode
 
     @property
-    def zero(self) -> bool:
+    def is_zero(self) -> bool:
         return not self.prefill and not self.decode
 
-    def fitted(self, nodes: int, prefill: int, decode: int, instance: int) -> tuple[int, int]:
+    def fit(self, nodes: int, prefill: int, decode: int, instance: int) -> tuple[int, int]:
         """Split `nodes`, at least two, into (prefill, decode), given how many have these roles now.
 
         Prefill gets whole instances of `instance` nodes, as far as the requested size is a multiple of that.

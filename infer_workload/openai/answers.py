@@ -93,11 +93,11 @@ class Completion:
         are yielded. Raises Unavailable if the rest will not be generated, InvalidField if a retry would fail too."""
         reported, request = 0, self.request
         self.live.stream_count += 1
-        self.serving.player.nudge()
+        self.serving.driver.wake()
         charged = self.streamed
         try:
             while True:
-                if self.live.lost(request):
+                if self.live.is_lost(request):
                     raise self._loss()
                 there = self.live.tokens_of(request)
                 if there > reported:
@@ -112,8 +112,8 @@ class Completion:
                     charged = True
                     await self.charge.end(reported, request.input_tokens, request.cached_first)
                     return
-                if not request.done and not self.live.lost(request):  # a removed deployment sends no more news
-                    await self.live.news()
+                if not request.done and not self.live.is_lost(request):  # a removed deployment sends no more news
+                    await self.live.wait_for_turn()
         except MatrixError:
             raise
         except BaseException:

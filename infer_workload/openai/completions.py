@@ -198,8 +198,8 @@ async def _admitted(
     project, key = caller.principal.own_project, caller.principal.name
     lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), parsed.tokens_max)
     try:
-        if not live.serves and live.activation.holds(live):
-            serving.player.nudge()
+        if not live.serves and live.activation.holds_requests(live):
+            serving.driver.wake()
             await live.activation.wait(live, serving.clock)
         if not live.serves:
             raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)

@@ -28,7 +28,7 @@ from matrixcommon.model.resource_key import name_of
 
 WINDOW_S_MAX = 600.0
 
-Lives = Callable[..., LiveDeployment]
+FindLive = Callable[..., LiveDeployment]
 """Return the live deployment of a key; raises NotFound."""
 
 
@@ -55,14 +55,14 @@ def _specs(deployments: KindRoutes, serving: Serving) -> None:
 
     @deployments.change("PUT")
     async def ensure(name: str, body: DeploymentRequest, validate_only: bool = False) -> DeploymentView:
-        return serving.ensure(name, await serving.on_its_machine(name, body), validate_only=validate_only)
+        return serving.ensure(name, await serving.resolve_machine(name, body), validate_only=validate_only)
 
     @deployments.change("DELETE")
     async def delete(name: str, validate_only: bool = False) -> None:
         serving.delete(name, validate_only)
 
 
-def _statistics(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
+def _statistics(deployments: KindRoutes, serving: Serving, live: FindLive) -> None:
     @deployments.ask("GET /statistics")
     async def statistics(
         name: str,
@@ -77,7 +77,7 @@ def _statistics(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
         return statistics_of(live(name), serving.clock.now(), window_s, tpot_s)
 
 
-def _caches(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
+def _caches(deployments: KindRoutes, serving: Serving, live: FindLive) -> None:
     @deployments.ask("GET /context-cache")
     async def get_context_cache(
         name: str,
@@ -98,7 +98,7 @@ def _caches(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
         return model_cache_view(live(name), serving.models)
 
 
-def _load(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
+def _load(deployments: KindRoutes, serving: Serving, live: FindLive) -> None:
     @deployments.ask("GET /load")
     async def get_load(name: str) -> LoadView:
         found = live(name)
@@ -115,7 +115,7 @@ def _load(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
         serving.start_load_generator(name, None, validate_only=validate_only)
 
 
-def _nodes(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
+def _nodes(deployments: KindRoutes, serving: Serving, live: FindLive) -> None:
     """The routes for drains and pool sizes."""
 
     @deployments.change("PUT /drain", allowed=live)

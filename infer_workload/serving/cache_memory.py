@@ -18,7 +18,7 @@ from math import ceil
 
 from infer_workload.ems.memory_grant import GIB, GRANTED, MemoryGrant, allocation_key
 from infer_workload.ems.model_cache import weights_gb
-from infer_workload.layout.recovery import first_start_s
+from infer_workload.layout.recovery import cold_start_s
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
 from infer_workload.serving.states import LOADING, PENDING
@@ -40,7 +40,7 @@ SWEEP_EMPTY_S = 600.0
 """Seconds between sweeps while nothing is deployed: a sweep followed the last deletion."""
 
 
-def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None:
+def configure_model_cache(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None:
     """Configure the model cache from the spec. A warm cache holds all its models from the start."""
     spec, weights = live.spec, live.layout.weights
     weights.wanted = tuple(models[name] for name in dict.fromkeys((spec.model, *spec.model_cache_models)))
@@ -49,7 +49,7 @@ def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None
         weights.record_read(*weights.wanted)
 
 
-def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
+def required_gib(live: LiveDeployment) -> dict[str, int] | None:
     """The GiB that it needs on each node now; None while that is not known yet."""
     engine = live.engine
     if engine is None:
@@ -59,35 +59,35 @@ def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
     return dict.fromkeys(nodes, ceil(each / GIB)) if each > 0 else {}
 
 
-def lend(live: LiveDeployment, lending: MemoryGrant, now: float) -> None:
+def apply_grant(live: LiveDeployment, grant: MemoryGrant, now: float) -> None:
     """Use this allocation from now on: weights first, blocks in the rest."""
-    live.play(now)
-    live.lending = lending
-    nodes = len(lending.allocated) if live.engine is None else len(live.engine.deployment.pools.caching)
+    live.advance(now)
+    live.memory_grant = grant
+    nodes = len(grant.allocated) if live.engine is None else len(live.engine.deployment.pools.caching)
     share = live.layout.weights.node_bytes(nodes)
-    live.layout.weights.granted_bytes, live.layout.lent = (
-        lending.model_cache_bytes(share),
-        lending.context_cache_bytes(share),
+    live.layout.weights.granted_bytes, live.layout.granted_bytes = (
+        grant.model_cache_bytes(share),
+        grant.context_cache_bytes(share),
     )
     if live.engine is not None:
-        live.engine.set_granted_memory(live.layout.lent)
+        live.engine.set_granted_memory(live.layout.granted_bytes)
         if live.state == LOADING:
-            took_s = first_start_s(live.engine.deployment, live.layout.weights)
+            took_s = cold_start_s(live.engine.deployment, live.layout.weights)
             live.layout.loading.serves_from = live.layout.loading.since + took_s
 
 
 class CacheMemory:
-    """Keeps the allocation of each deployment at what it needs. `lives` are the deployments of this process; `changed`
-    is called for each whose memory changed."""
+    """Keeps the allocation of each deployment at what it needs. `deployments` are the deployments of this process;
+    `on_changed` is called for each whose memory changed."""
 
     def __init__(
         self,
         memory: ServerMemory,
         clock: Clock,
-        lives: Mapping[str, LiveDeployment],
-        changed: Callable[[LiveDeployment], None],
+        deployments: Mapping[str, LiveDeployment],
+        on_changed: Callable[[LiveDeployment], None],
     ) -> None:
-        self._memory, self._clock, self._lives, self._changed = memory, clock, lives, changed
+        self._memory, self._clock, self._deployments, self._on_changed = memory, clock, deployments, on_changed
         self._swept_at = float("-inf")
         self._reading: dict[str, tuple[str, float]] = {}
         """The model that each deployment's cache is reading from the object store, and when it will be done."""
@@ -95,75 +95,78 @@ class CacheMemory:
     async def reconcile(self) -> str:
         """Reconcile every deployment once, and from time to time sweep up allocations left behind."""
         allocated = 0
-        for live in list(self._lives.values()):
+        for live in list(self._deployments.values()):
             self._read_models(live)
-            await self._one(live)
-            allocated += 0 if live.lending is None else sum(live.lending.allocated.values())
-        if self._clock.now() >= self._swept_at + (SWEEP_S if self._lives else SWEEP_EMPTY_S) and await self._sweep():
+            await self._reconcile_one(live)
+            allocated += 0 if live.memory_grant is None else sum(live.memory_grant.allocated.values())
+        if (
+            self._clock.now() >= self._swept_at + (SWEEP_S if self._deployments else SWEEP_EMPTY_S)
+            and await self._sweep()
+        ):
             self._swept_at = self._clock.now()
-        return f"{allocated} GiB of memory allocated for {len(self._lives)} deployments"
+        return f"{allocated} GiB of memory allocated for {len(self._deployments)} deployments"
 
     def sweep_soon(self) -> None:
         """Release allocations left behind at the next `reconcile`, as a deployment is gone."""
         self._swept_at = float("-inf")
 
-    def due(self, live: LiveDeployment) -> bool:
+    def needs_check(self, live: LiveDeployment) -> bool:
         """Whether a deployment needs other memory than it has, was refused some, or has not been checked for long."""
-        wanted, lending = wanted_gib(live), live.lending
+        wanted, lending = required_gib(live), live.memory_grant
         if wanted is None:
             return False
         if lending is None or wanted != lending.requested or not lending.granted:
             return True
         return self._clock.now() >= lending.at + CHECK_S
 
-    async def _one(self, live: LiveDeployment) -> None:
-        wanted, before = wanted_gib(live), live.lending
-        if wanted is None or not self.due(live):
+    async def _reconcile_one(self, live: LiveDeployment) -> None:
+        required, before = required_gib(live), live.memory_grant
+        if required is None or not self.needs_check(live):
             return
         try:
-            lending = await self._allocate(live, wanted)
+            grant = await self._allocate(live, required)
         except MatrixError as refused:  # any error: it must not keep the next deployment waiting
             allocated = before.allocated if before is not None else {}
-            kept = {node: gib for node, gib in allocated.items() if node in wanted}
-            lending = MemoryGrant(
-                allocation_key(live.name), wanted, kept, refused.reason, refused.message, self._clock.now()
+            kept = {node: gib for node, gib in allocated.items() if node in required}
+            grant = MemoryGrant(
+                allocation_key(live.name), required, kept, refused.reason, refused.message, self._clock.now()
             )
-        if self._lives.get(live.name) is not live:
+        if self._deployments.get(live.name) is not live:
             self.sweep_soon()
             return
-        lend(live, lending, self._clock.now())
+        apply_grant(live, grant, self._clock.now())
         if before is None or (before.allocated, before.reason, before.message) != (
-            lending.allocated, lending.reason, lending.message,
+            grant.allocated, grant.reason, grant.message,
         ):  # fmt: skip
-            self._changed(live)
+            self._on_changed(live)
 
-    async def _allocate(self, live: LiveDeployment, wanted: dict[str, int]) -> MemoryGrant:
+    async def _allocate(self, live: LiveDeployment, required: dict[str, int]) -> MemoryGrant:
         """Allocate what is wanted; if that is refused, keep what is already allocated and still wanted."""
         name, now = allocation_key(live.name), self._clock.now()
         current = await self._memory.find_allocation(name)
-        if current is not None and not _owned(current, live.name):
+        if current is not None and not _is_owned_by(current, live.name):
             why = f"allocation {name_of(name)!r} exists and does not belong to this deployment"
-            return MemoryGrant(name, wanted, {}, "NameTaken", why, now)
-        if not wanted:
+            return MemoryGrant(name, required, {}, "NameTaken", why, now)
+        if not required:
             if current is not None:
                 await self._memory.release(name)
             return MemoryGrant(name, {}, {}, GRANTED, "", now)
-        if current is not None and await self._former(current, live) and not await self._memory.release(name):
+        if current is not None and await self._is_stale(current, live) and not await self._memory.release(name):
             why = f"releasing the memory allocated for a former instance {name_of(live.spec.instance)} first"
-            return MemoryGrant(name, wanted, {}, "Releasing", why, now)
+            return MemoryGrant(name, required, {}, "Releasing", why, now)
         try:
-            return MemoryGrant(name, wanted, await self._reserve(live, wanted), GRANTED, "", now)
+            return MemoryGrant(name, required, await self._reserve(live, required), GRANTED, "", now)
         except (Conflict, InvalidField) as refused:
             had = {} if current is None or current.state == "Releasing" else _memory_of(current)
-            kept = {node: min(gib, wanted[node]) for node, gib in had.items() if node in wanted}
+            kept = {node: min(gib, required[node]) for node, gib in had.items() if node in required}
             if kept != had:
                 if kept:
                     kept = await self._reserve(live, kept)
                 else:
                     await self._memory.release(name)
-            return MemoryGrant(name, wanted, kept, refused.reason, refused.message, now)
+            return MemoryGrant(name, required, kept, refused.reason, refused.message, now)
 
-    async def _former(self, current: AllocationView, live: LiveDeployment) -> bool:
+    async def _is_stale(self, current: AllocationView, live: LiveDeployment) -> bool:
         """Whether the memory was allocated before the instance's nodes, thus for a former instance of that name."""
         nodes = await self._memory.find_allocation(live.spec.instance)
         return nodes is not None and of_former(current, nodes.created_at)
@@ -187,7 +190,7 @@ class CacheMemory:
         swept = True
         for each in allocations:
             owner = each.labels.get(DEPLOYMENT_LABEL)
-            if owner is not None and owner not in self._lives and each.key == allocation_key(owner):
+            if owner is not None and owner not in self._deployments and each.key == allocation_key(owner):
                 try:
                     await self._memory.release(each.key)
                 except MatrixError:
@@ -212,7 +215,7 @@ class CacheMemory:
             self._reading[live.name] = missing[0].name, now + took
 
 
-def _owned(allocation: AllocationView, deployment: str) -> bool:
+def _is_owned_by(allocation: AllocationView, deployment: str) -> bool:
     return allocation.labels.get(DEPLOYMENT_LABEL) == deployment
 
 

@@ -16,7 +16,7 @@ from infer_workload.ems.context_cache import StoredBlock
 from infer_workload.ems.model_cache import MEMORY, SOLID_STATE, weights_gb
 from infer_workload.engine.engine import Engine
 from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
-from infer_workload.layout.recovery import first_start_s, load_s, role_switch_s
+from infer_workload.layout.recovery import cold_start_s, load_s, role_switch_s
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import Conflict, InvalidField
@@ -77,7 +77,7 @@ def model_cache_view(live: LiveDeployment, models: Mapping[str, ServedModel]) ->
     """The models in the cache, their tier, and how long this deployment's dies take to load each."""
     current, weights = _engine_of(live).deployment, live.layout.weights
     pool = current.pools.caching
-    tiers, lending = weights.tiers(pool), weights.granted_nodes(pool)
+    tiers, nodes = weights.tiers(pool), weights.granted_nodes(pool)
     size = {name: weights_gb(models[name]) for name in tiers}
     used = sum(size[name] for name, tier in tiers.items() if tier == MEMORY)
     memory = min(weights.memory_bytes(pool) / 1e9, weights.node_bytes(len(pool)) * len(pool) / 1e9)
@@ -87,13 +87,13 @@ def model_cache_view(live: LiveDeployment, models: Mapping[str, ServedModel]) ->
         view = CachedModelView(model=name, served=name == live.spec.model, gb=size[name], tier=tier)
         if laid is not None:
             view.load_s, view.switch_s = load_s(laid, weights), role_switch_s(laid, weights)
-            view.start_s = first_start_s(laid, weights)
+            view.start_s = cold_start_s(laid, weights)
         shown.append(view)
     return ModelCacheView(
-        nodes=len(lending),
+        nodes=len(nodes),
         memory_gb=memory,
         used_gb=used,
-        ssd_gb=weights.ssd_gb_per_node * len(lending),
+        ssd_gb=weights.ssd_gb_per_node * len(nodes),
         ssd_used_gb=sum(size[name] for name, tier in tiers.items() if tier == SOLID_STATE),
         models=shown,
     )

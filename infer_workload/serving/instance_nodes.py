@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from infer_workload.contract.deployments import DeploymentRequest
-from infer_workload.layout.deployment import NODES_MAX, fewest_nodes
-from infer_workload.layout.division import NOTHING, Claim, Part, divide, entitled
+from infer_workload.layout.deployment import NODES_MAX, min_nodes
+from infer_workload.layout.division import NO_POOLS, Claim, Part, divide, entitlements
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
 from infer_workload.timing.fabric import Fabric
@@ -16,18 +16,18 @@ from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of
 
 
-def on_instance(lives: Iterable[LiveDeployment], instance: str) -> list[LiveDeployment]:
+def deployments_on(deployments: Iterable[LiveDeployment], instance: str) -> list[LiveDeployment]:
     """The deployments on that instance, in order of creation."""
-    there = (live for live in lives if live.spec.instance == instance)
+    there = (live for live in deployments if live.spec.instance == instance)
     return sorted(there, key=lambda live: (live.asked_at, live.name))
 
 
-def parts_of(
-    fabric: Fabric, lives: Sequence[LiveDeployment], follows: Mapping[str, str] | None = None
+def divide_instance(
+    fabric: Fabric, deployments: Sequence[LiveDeployment], predecessors: Mapping[str, str] | None = None
 ) -> dict[str, Part]:
-    """The part of the instance's view that each of its deployments has, by name. `follows`: the member that each
+    """The part of the instance's view that each of its deployments has, by name. `predecessors`: the member that each
     successor node replaces."""
-    return divide(fabric.nodes, [claim_of(live) for live in lives], leaving(lives), follows)
+    return divide(fabric.nodes, [claim_of(live) for live in deployments], draining_nodes(deployments), predecessors)
 
 
 class Successors:
@@ -38,7 +38,7 @@ class Successors:
         self._memory = memory
         self._found: dict[str, tuple[frozenset[str], dict[str, str]]] = {}
 
-    async def on(self, instance: str, nodes: frozenset[str]) -> Mapping[str, str]:
+    async def find_predecessors(self, instance: str, nodes: frozenset[str]) -> Mapping[str, str]:
         """The member that each successor replaces; the last known answer if MatrixResource does not answer."""
         shown, follows = self._found.get(instance, (frozenset[str](), {}))
         if self._memory is None or shown == nodes:
@@ -54,17 +54,21 @@ class Successors:
         return follows
 
 
-def within_reach(live: LiveDeployment, request: DeploymentRequest, lives: Sequence[LiveDeployment]) -> Fabric | None:
+def reachable_fabric(
+    live: LiveDeployment, request: DeploymentRequest, deployments: Sequence[LiveDeployment]
+) -> Fabric | None:
     """The nodes that it would have with that request, once others have handed theirs over; None without a view."""
-    if live.whole is None:
+    if live.instance_fabric is None:
         return None
-    claims = [claim_of(each, request if each is live else None) for each in lives]
-    own = NOTHING if live.engine is None else live.engine.deployment.pools
-    nodes = sorted(live.whole.nodes, key=lambda node: (node not in own.nodes, node))
-    return live.whole.only(nodes[: entitled(nodes, claims, leaving(lives))[live.name]])
+    claims = [claim_of(each, request if each is live else None) for each in deployments]
+    own = NO_POOLS if live.engine is None else live.engine.deployment.pools
+    nodes = sorted(live.instance_fabric.nodes, key=lambda node: (node not in own.nodes, node))
+    return live.instance_fabric.restricted_to(
+        nodes[: entitlements(nodes, claims, draining_nodes(deployments))[live.name]]
+    )
 
 
-def beside(live: LiveDeployment, parts: dict[str, Part], nodes: int) -> str:
+def describe_others(live: LiveDeployment, parts: dict[str, Part], nodes: int) -> str:
     """A sentence about the nodes that other deployments have; empty if they have none."""
     others = [
         f"{name_of(name)} has {len(part.nodes)}" + (f", handing over {len(part.yields)}" if part.yields else "")
@@ -74,9 +78,9 @@ def beside(live: LiveDeployment, parts: dict[str, Part], nodes: int) -> str:
     return f"of the {counted(nodes, 'node')} of its instance {', '.join(others)}" if others else ""
 
 
-def leaving(lives: Iterable[LiveDeployment]) -> frozenset[str]:
+def draining_nodes(deployments: Iterable[LiveDeployment]) -> frozenset[str]:
     """Nodes that any of the deployments drains."""
-    return frozenset[str]().union(*(live.draining.nodes for live in lives if live.draining is not None))
+    return frozenset[str]().union(*(live.draining.nodes for live in deployments if live.draining is not None))
 
 
 def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> Claim:
@@ -87,19 +91,19 @@ def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> 
         live.name,
         size,
         least,
-        pools or NOTHING,
+        pools or NO_POOLS,
         running=live.engine is not None,
         assigned=frozenset() if live.fabric is None else frozenset(live.fabric.nodes),
-        settling=handover.pending is not None,
+        handover_blocked=handover.pending is not None,
         yields=handover.yields,
-        keeps=0 if size is not None else _keeps(live),
+        kept_min=0 if size is not None else _min_kept_nodes(live),
     )
 
 
 def _sizes(live: LiveDeployment, spec: DeploymentRequest, begun: bool) -> tuple[int | None, int]:
     """The number of nodes requested (None: any), and the fewest with which it can begin. Once begun it continues to
     serve with fewer."""
-    fewest = fewest_nodes(live.layout.model, live.layout.calibration)
+    fewest = min_nodes(live.layout.model, live.layout.calibration)
     if (scale := live.handover.scale) is not None:
         return scale.nodes, min(fewest, scale.nodes)
     prefill, decode = (npus and npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus))
@@ -108,8 +112,8 @@ def _sizes(live: LiveDeployment, spec: DeploymentRequest, begun: bool) -> tuple[
     return None, max(fewest, (prefill or 1) + (decode or 1))
 
 
-def _keeps(live: LiveDeployment) -> int:
+def _min_kept_nodes(live: LiveDeployment) -> int:
     """The fewest nodes whose dies fit the longest request of its model; 0 if no layout is large enough."""
     model, machine = live.layout.model, live.layout.calibration
-    fewest = fewest_nodes(model, machine, model.context_length)
+    fewest = min_nodes(model, machine, model.context_length)
     return fewest if fewest < NODES_MAX else 0

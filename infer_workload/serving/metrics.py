@@ -21,8 +21,8 @@ DEPLOYMENTS_MAX = 256
 DEPLOYMENT = Label("model_name", "deployment that serves the model", at_most=DEPLOYMENTS_MAX)
 
 
-def _vllm(name: str, kind: Kind, unit: str, says: str, stability: Stability = "stable") -> Metric:
-    return Metric(f"vllm:{name}", kind, unit, says, (DEPLOYMENT,), HISTOGRAM_BUCKETS.get(name, ()), stability)
+def _vllm(name: str, kind: Kind, unit: str, description: str, stability: Stability = "stable") -> Metric:
+    return Metric(f"vllm:{name}", kind, unit, description, (DEPLOYMENT,), HISTOGRAM_BUCKETS.get(name, ()), stability)
 
 
 GAUGES = {
@@ -109,17 +109,17 @@ class DeploymentMetrics:
         self._serving = serving
 
     def collect(self) -> Iterator[Family]:
-        lives = sorted(self._serving.live.items())[:DEPLOYMENTS_MAX]
-        values = {name: _values(live) for name, live in lives}
+        deployments = sorted(self._serving.live.items())[:DEPLOYMENTS_MAX]
+        values = {name: _values(live) for name, live in deployments}
         for name, metric in (GAUGES | COUNTERS).items():
             family = metric.family()
             for deployment, current in values.items():
                 family.add_metric([deployment], current[name.removeprefix("vllm:")])
             yield family
-        yield from _labelled(lives)
-        for name, metric in HISTOGRAMS.items() if lives else ():
+        yield from _labelled(deployments)
+        for name, metric in HISTOGRAMS.items() if deployments else ():
             histogram = metric.family()
-            for deployment, live in lives:
+            for deployment, live in deployments:
                 seen = live.statistics.histograms[name]
                 histogram.add_metric([deployment], _buckets(seen), seen.total)
             yield histogram
@@ -133,8 +133,8 @@ def _values(live: LiveDeployment) -> dict[str, float]:
         "num_requests_running": len(engine.in_flight) - queued if engine else 0,
         "num_requests_waiting": queued + live.activation.waiting,
         "kv_cache_usage_perc": kv_usage(live),
-        "prompt_tokens": done.prompt_tokens + done.prompt_tokens_given_up + read,
-        "generation_tokens": done.generated_tokens + done.generated_tokens_given_up + generated,
+        "prompt_tokens": done.prompt_tokens + done.prompt_tokens_aborted + read,
+        "generation_tokens": done.generated_tokens + done.generated_tokens_aborted + generated,
         "num_preemptions": engine.preemptions if engine else 0,
         "prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
         "prefix_cache_hits": 0,
@@ -146,10 +146,10 @@ def _values(live: LiveDeployment) -> dict[str, float]:
     }
 
 
-def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
+def _labelled(deployments: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
     """The metrics that have more labels than the deployment's name."""
     success, position, cache = SUCCESS.family(), POSITION.family(), CACHE.family()
-    for name, live in lives:
+    for name, live in deployments:
         for reason, count in {**live.statistics.by_reason, "abort": live.intake.cancelled}.items():
             success.add_metric([name, reason], count)
         position.add_metric([name, "0"], live.statistics.drafts_accepted)

@@ -11,17 +11,17 @@ from infer_workload.serving.states import LOADING
 def ready_nodes(live: LiveDeployment) -> list[str]:
     """The nodes of its instance that serve this or another deployment, or could: neither booting, loading nor drained
     here. None while it does not serve."""
-    if live.whole is None or not live.serves:
+    if live.instance_fabric is None or not live.serves:
         return []
     drained = live.draining.nodes if live.draining is not None and live.draining.drained else frozenset()
-    return sorted(set(live.whole.nodes) - live.booting - live.layout.loading.nodes.keys() - drained)
+    return sorted(set(live.instance_fabric.nodes) - live.booting - live.layout.loading.nodes.keys() - drained)
 
 
-def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, until: float) -> bool:
-    """Pause the decode pool until `until` if one of its nodes is without power (`dark`), since dispatch and combine
-    wait for every rank. Return whether it was paused."""
+def pause_for_unpowered(live: LiveDeployment, unpowered: frozenset[str], now: float, until: float) -> bool:
+    """Pause the decode pool until `until` if one of its nodes is without power (`unpowered`), since dispatch and
+    combine wait for every rank. Return whether it was paused."""
     engine = live.engine
-    if engine is None or live.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
+    if engine is None or live.state == LOADING or not unpowered.intersection(engine.deployment.pools.decode):
         return False
     engine.advance(now)
     engine.sync_counters()

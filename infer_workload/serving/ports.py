@@ -11,9 +11,9 @@ from matrixlink.fabric.contention.patterns import Pattern
 from matrixlink.fabric.contention.ports_left import PortsLeft
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
-CHANGED_FROM = 0.1
+RELATIVE_CHANGE_MIN = 0.1
 """Relative change of a rate below which it is not reported again."""
-LEAST_GBPS = 0.01
+CHANGE_MIN_GBPS = 0.01
 """The same as an absolute change, GB/s per NPU: a five-thousandth of its UB ports."""
 
 
@@ -34,7 +34,7 @@ class WorkloadLoad:
         if other is None or replace(self, gbps_per_npu=0.0) != replace(other, gbps_per_npu=0.0):
             return False
         differs = abs(self.gbps_per_npu - other.gbps_per_npu)
-        return differs <= max(LEAST_GBPS, CHANGED_FROM * other.gbps_per_npu)
+        return differs <= max(CHANGE_MIN_GBPS, RELATIVE_CHANGE_MIN * other.gbps_per_npu)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from infer_workload.serving.live.live_deployment import LiveDeployment
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.resource_key import project_of, reference, resolve
 
-Sees = Callable[[str], bool]
+CanView = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,9 @@ class Offer:
         return max(live.layout.pools_view().context_length for live in self.deployments)
 
 
-def candidates(lives: Mapping[str, LiveDeployment], model: str, project: str, sees: Sees) -> list[LiveDeployment]:
+def candidates(
+    live_deployments: Mapping[str, LiveDeployment], model: str, project: str, sees: CanView
+) -> list[LiveDeployment]:
     """The deployments that may serve the `model` of a request from `project`, the best first: serving ones, the least
     loaded for their size first, then those that requests may wait for.
 
@@ -38,18 +40,18 @@ def candidates(lives: Mapping[str, LiveDeployment], model: str, project: str, se
     it has none, those of the other projects that the caller sees. Raises NotFound.
     """
     key = resolve(model, project)
-    if key in lives and sees(project_of(key)):
-        return [lives[key]]
-    same = [live for name, live in lives.items() if live.spec.model == model and sees(project_of(name))]
+    if key in live_deployments and sees(project_of(key)):
+        return [live_deployments[key]]
+    same = [live for name, live in live_deployments.items() if live.spec.model == model and sees(project_of(name))]
     own = [live for live in same if project_of(live.name) == project]
     if not same:
         raise NotFound(f"model {model[:80]!r} does not exist: no deployment has or serves that name", field="model")
     return sorted(own or same, key=_rank)
 
 
-def offers(lives: Iterable[LiveDeployment], project: str, sees: Sees) -> list[Offer]:
+def offers(live_deployments: Iterable[LiveDeployment], project: str, sees: CanView) -> list[Offer]:
     """Every name that a caller may use: the deployments that it sees, and the models that they serve."""
-    shown = sorted((live for live in lives if sees(project_of(live.name))), key=lambda live: live.name)
+    shown = sorted((live for live in live_deployments if sees(project_of(live.name))), key=lambda live: live.name)
     found: dict[str, tuple[LiveDeployment, ...]] = {reference(live.name, project): (live,) for live in shown}
     for model in sorted({live.spec.model for live in shown}):
         found.setdefault(model, tuple(live for live in shown if live.spec.model == model))
@@ -59,4 +61,4 @@ def offers(lives: Iterable[LiveDeployment], project: str, sees: Sees) -> list[Of
 def _rank(live: LiveDeployment) -> tuple[int, float, str]:
     if live.serves and live.engine is not None:
         return 0, len(live.engine.in_flight) / max(1, live.engine.deployment.pools.npus), live.name
-    return (1 if live.activation.holds(live) else 2), float(live.activation.waiting), live.name
+    return (1 if live.activation.holds_requests(live) else 2), float(live.activation.waiting), live.name

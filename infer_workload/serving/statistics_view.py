@@ -17,7 +17,7 @@ def statistics_of(
     live: LiveDeployment, now: float, window_s: float = WINDOW_S, tpot_s: float = TPOT_OBJECTIVE_S
 ) -> StatisticsView:
     """Statistics of the deployment now and over its last `window_s` emulated seconds."""
-    live.play(now)
+    live.advance(now)
     current, engine = live.statistics, live.engine
     if engine is not None:
         engine.sync_counters()

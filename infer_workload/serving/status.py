@@ -11,7 +11,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from infer_workload.layout.machines import found_machine, naming
+from infer_workload.layout.machines import machine_of_view, with_default_machine
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import DEPLOYMENT_STATES, IDLE
 from infer_workload.serving.store import DeploymentRow, InferStore
@@ -33,11 +33,11 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             laid, reported = live.engine is not None, row.conditions or []
             conditions = [
                 ("Ready", live.state == "Serving", live.state, live.why),
-                ("LaidOut", laid, "LaidOut" if laid else "NoLayout", live.beside if laid else live.why),
+                ("LaidOut", laid, "LaidOut" if laid else "NoLayout", live.others if laid else live.why),
             ]
             conditions.append(("Progressing", *progress(live)))
-            if live.lending is not None:
-                conditions.append(live.lending.condition())
+            if live.memory_grant is not None:
+                conditions.append(live.memory_grant.condition())
             for kind, holds, reason, why in conditions:
                 reported = condition(reported, kind, holds, reason, why, generation=row.generation, now=now)
             fresh = {
@@ -87,7 +87,7 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
             why = f"until {until}, waiting for requests on {nodes} to finish before other deployments get the nodes"
             return True, "HandingOver", why
         return True, "RolesChanging", f"until {until}, waiting for requests on nodes that change role to finish"
-    if not handover.settled(live.engine) and (drain := live.draining) is not None:
+    if not handover.sizes_reached(live.engine) and (drain := live.draining) is not None:
         nodes = ", ".join(sorted(drain.nodes))
         return True, "RolesChanging", f"the new sizes take effect when the drain of {nodes} has ended"
     if not handover.lacks_nodes(live.engine):
@@ -101,20 +101,20 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
     return False, "Settled", ""
 
 
-def use_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str, Calibration]) -> bool:
+def set_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str, Calibration]) -> bool:
     """Set the machine of a deployment that has none yet. Return whether it was set."""
     if live.spec.machine is not None or machine is None or machine not in machines:
         return False
-    live.spec = naming(live.spec, machine)
+    live.spec = with_default_machine(live.spec, machine)
     live.layout.calibration = live.layout.weights.calibration = machines[machine]
     return True
 
 
-def settle_machine(
+def record_machine(
     store: InferStore, live: LiveDeployment, view: Any | None, machines: Mapping[str, Calibration]
 ) -> None:
     """If the deployment has no machine yet, fix the one that this view shows, and store it."""
-    if not use_machine(live, found_machine(view), machines):
+    if not set_machine(live, machine_of_view(view), machines):
         return
     with store.records.transaction() as session:
         if (row := session.get(DeploymentRow, live.name)) is not None:

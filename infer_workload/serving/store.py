@@ -39,7 +39,7 @@ class DeploymentRow(TimedStateRow, Base):
     def spec(self) -> DeploymentRequest:
         return DeploymentRequest.from_stored(self.request)
 
-    def drains_already(self, request: DrainRequest, draining: Drain | None) -> bool:
+    def adopt_drain(self, request: DrainRequest, draining: Drain | None) -> bool:
         """Whether the same nodes are already draining. If so, the drain now belongs to the new requester, here and in
         `draining`: the former operation has ended, as an instance has only one at a time."""
         if not self.drain or set(self.drain["nodes"]) != set(request.nodes):

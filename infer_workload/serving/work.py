@@ -13,14 +13,14 @@ from math import isfinite
 from infer_workload.contract.statistics import WorkView
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import PREFILLING, WAITING
-from infer_workload.layout.deployment import least_decode_nodes
-from infer_workload.layout.recovery import first_start_s
+from infer_workload.layout.deployment import min_decode_nodes
+from infer_workload.layout.recovery import cold_start_s
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.decode import DecodeTiming
 
 TPOT_OBJECTIVE_S = 0.05
 """The paper's objective for the time per token of an answer."""
-ANSWERS_OVER_S = 30.0
+ANSWER_RATE_WINDOW_S = 30.0
 """The shortest time over which the rate of answers is measured: they last long, and a shorter sample is noise."""
 CHUNK_TOKENS = 32_768
 ANSWER_TOKENS, PROMPT_TOKENS = 512.0, 4096.0
@@ -53,7 +53,9 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
     stays_s = answer * tpot_s
     places = batch_within(engine.pool.timing, prompt + answer / 2, engine.deployment.kv_tokens_per_die, tpot_s)
     places = min(places, engine.deployment.batch_per_die) * engine.deployment.calibration.dies_per_node
-    decoding = max(_per_s(live, now, max(window_s, ANSWERS_OVER_S, stays_s / 2)) * stays_s, engine.pool.active) / places
+    decoding = (
+        max(_per_s(live, now, max(window_s, ANSWER_RATE_WINDOW_S, stays_s / 2)) * stays_s, engine.pool.active) / places
+    )
     shares = (pools.prefill_nodes, prefill), (len(pools.decode), decoding)
     nodes = pools.prefill_nodes + len(pools.decode)
     return WorkView(
@@ -63,13 +65,13 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
         decode_nodes=decoding,
         nodes=max(nodes * load / share for share, load in shares if share),
         backlog_node_seconds=waiting * token_s * nodes / max(1, pools.prefill_nodes),
-        start_s=first_start_s(engine.deployment, live.layout.weights),
+        start_s=cold_start_s(engine.deployment, live.layout.weights),
         stays_s=stays_s,
         prompt_s=prompt_s,
         prefill_backlog_node_seconds=waiting * token_s,
         caching_nodes=_caching_nodes(engine, tokens / window_s * uncached),
         prefill_instance_nodes=engine.deployment.calibration.nodes_per_prefill_instance,
-        decode_nodes_min=least_decode_nodes(
+        decode_nodes_min=min_decode_nodes(
             engine.deployment.model, engine.deployment.calibration, engine.deployment.context_length, len(pools.decode)
         ),
     )

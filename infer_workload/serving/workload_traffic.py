@@ -25,7 +25,7 @@ MEAN_S = 30.0
 
 
 @dataclass
-class Means:
+class MeanRates:
     """Rates per second of an engine's counters, between two samples at least MEAN_S apart."""
 
     at: float
@@ -51,7 +51,7 @@ def decode_gbps(engine: Engine) -> float:
     return machine.dies_per_npu * sent / engine.pool.step_s / 1e9
 
 
-def counted(engine: Engine) -> dict[str, float]:
+def bytes_moved(engine: Engine) -> dict[str, float]:
     """Bytes moved so far by each kind of traffic: per die for the exchange of a prefill instance with other nodes,
     in total for KV and cache."""
     found = {"kv": engine.transferred_bytes, "cache": engine.prefill.fetched_bytes}
@@ -99,17 +99,17 @@ class WorkloadTraffic:
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
         self._offered: dict[str, WorkloadLoad | None] | None = None
-        self._means: dict[Engine, Means] = {}
+        self._means: dict[Engine, MeanRates] = {}
         """By engine rather than name, since a deployment's next engine counts from zero."""
 
-    async def tell(self, lives: Iterable[LiveDeployment], now: float) -> int:
+    async def sync_loads(self, deployments: Iterable[LiveDeployment], now: float) -> int:
         """Bring the loads up to date. Return how many were reported. Raises Unavailable if the hardware does not
         answer."""
         known, self._means, loads = self._means, {}, dict[str, WorkloadLoad]()
-        for live in lives:
+        for live in deployments:
             if (engine := live.engine) is not None:
-                moved = counted(engine)
-                means = self._means[engine] = known.get(engine) or Means(now, moved)
+                moved = bytes_moved(engine)
+                means = self._means[engine] = known.get(engine) or MeanRates(now, moved)
                 loads |= loads_of(live, means.sample(now, moved))
         if self._offered is None:
             self._offered = {
@@ -127,7 +127,7 @@ class WorkloadTraffic:
             reported += 1
         return reported
 
-    async def listen(self, lives: Iterable[LiveDeployment], now: float) -> int:
+    async def observe_contention(self, deployments: Iterable[LiveDeployment], now: float) -> int:
         """Time the deployments' flows with the present contention. Return how many changed. Raises Unavailable if the
         hardware does not answer."""
         offered = {name: load for name, load in (self._offered or {}).items() if load is not None}
@@ -135,9 +135,9 @@ class WorkloadTraffic:
             return 0
         bursts = await self._hardware.bursts()
         changed = 0
-        for live in lives:
+        for live in deployments:
             names = loads_of(live, {})
             own = {name: offered[name] for name in names if name in offered}
             if own:
-                changed += live.take_contention(contention_of(own, bursts), now)
+                changed += live.apply_contention(contention_of(own, bursts), now)
         return changed

@@ -9,7 +9,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infer_workload.timing.data_files import BadDataFile, check_rates, document, located, names, number, packaged
+from infer_workload.timing.data_files import (
+    BadDataFile,
+    check_rates,
+    list_packaged,
+    locate,
+    number,
+    read_document,
+    read_packaged,
+)
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 MACHINE = "cloudmatrix384"
@@ -125,11 +133,11 @@ def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
 
     Raises UnknownDataFile if there is no such machine, and BadDataFile naming the invalid field.
     """
-    file = located("machines", machine)
-    read = document(file)
+    file = locate("machines", machine)
+    read = read_document(file)
     check_rates(file.name, read)
     known = {field.name: field.type for field in fields(Calibration)}
-    found = {**packaged("calibration.yaml"), **packaged(FITTED_FILE)}
+    found = {**read_packaged("calibration.yaml"), **read_packaged(FITTED_FILE)}
     for field, entry in read.items():
         if field == "name":
             continue
@@ -160,9 +168,9 @@ def machines(folder: Path | None = None) -> dict[str, Calibration]:
 
     Raises BadDataFile, naming the field, for an invalid file in the folder.
     """
-    found = {name: load_calibration(name) for name in names("machines")}
+    found = {name: load_calibration(name) for name in list_packaged("machines")}
     for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
-        machine, own = load_calibration(str(file)), document(file)
+        machine, own = load_calibration(str(file)), read_document(file)
         if "name" not in own:
             raise BadDataFile(file.name, "name", "missing")
         found[str(own["name"]["value"])] = machine

@@ -32,7 +32,7 @@ class Exchange:
         """The plane that carries traffic to dies of other nodes."""
         return UB
 
-    def _away(self, ranks: int | None = None) -> float:
+    def _remote_share(self, ranks: int | None = None) -> float:
         """The share of a die's traffic to all other ranks (by default, of this exchange) that leaves its node."""
         ranks, inside = ranks or self.ranks, self.calibration.dies_per_node
         return max(0.0, (ranks - inside) / max(1, ranks - 1))
@@ -89,7 +89,7 @@ class Exchange:
         return Operator(
             name, stream, PORT, 0.0, start_s=self.calibration.exchange_start_us * 1e-6,
             wire_s=self._wire_s(size_bytes, efficiency), wire_bytes=size_bytes,
-            leaving_bytes=size_bytes * self._away(ranks), rate=rate,
+            leaving_bytes=size_bytes * self._remote_share(ranks), rate=rate,
         )  # fmt: skip
 
     def bulk_s(self, tokens: float, bytes_per_token: float) -> float:
@@ -104,7 +104,7 @@ class Exchange:
         return Operator(
             name, EXPERTS, PORT, 0.0, start_s=current.exchange_start_us * 1e-6, issue_s=issue_s,
             wire_s=growth + self._wire_s(sent, current.ub_efficiency), wire_bytes=sent,
-            leaving_bytes=sent * self._away(), rate="ub_efficiency",
+            leaving_bytes=sent * self._remote_share(), rate="ub_efficiency",
         )  # fmt: skip
 
     def _wire_s(self, size_bytes: float, efficiency: float) -> float:

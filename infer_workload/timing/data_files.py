@@ -15,8 +15,8 @@ from typing import Any
 from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
 
 KINDS = ("published", "derived", "fitted", "assumed")
-ROOM = "infer_workload.timing"
-HOME = Path(__file__).parent
+PACKAGE = "infer_workload.timing"
+FOLDER = Path(__file__).parent
 NUMBER_MAX = 1e30
 """Largest accepted magnitude: no real count or rate is larger, and sums and ratios of larger ones could overflow."""
 
@@ -35,33 +35,33 @@ class UnknownDataFile(KeyError):
 
     def __init__(self, folder: str, name: str) -> None:
         what = f"no file {name}" if name.endswith(".yaml") else f"no {folder[:-1]} named {name!r}"
-        super().__init__(f"{what}; available: {', '.join(names(folder))}")
+        super().__init__(f"{what}; available: {', '.join(list_packaged(folder))}")
 
     def __str__(self) -> str:
         return str(self.args[0])
 
 
-def names(folder: str) -> list[str]:
+def list_packaged(folder: str) -> list[str]:
     """Return the names of the packaged models or machines."""
-    return sorted(file.stem for file in (HOME / folder).glob("*.yaml"))
+    return sorted(file.stem for file in (FOLDER / folder).glob("*.yaml"))
 
 
-def located(folder: str, name: str) -> Path:
+def locate(folder: str, name: str) -> Path:
     """Return the packaged file of that name, or the file at that path if it ends in .yaml. Raises UnknownDataFile."""
     if name.endswith(".yaml") and Path(name).is_file():
         return Path(name)
-    if name not in names(folder):
+    if name not in list_packaged(folder):
         raise UnknownDataFile(folder, name)
-    return HOME / folder / f"{name}.yaml"
+    return FOLDER / folder / f"{name}.yaml"
 
 
 @cache
-def packaged(file: str) -> dict[str, dict[str, Any]]:
+def read_packaged(file: str) -> dict[str, dict[str, Any]]:
     """Return the entries of a file packaged with this module."""
-    return document(HOME / file)
+    return read_document(FOLDER / file)
 
 
-def document(file: Path) -> dict[str, dict[str, Any]]:
+def read_document(file: Path) -> dict[str, dict[str, Any]]:
     """Return the file's entries, each a mapping with `value`. Raises BadDataFile."""
     try:
         read = _parsed(file)
@@ -80,8 +80,8 @@ def document(file: Path) -> dict[str, dict[str, Any]]:
 
 
 def _parsed(file: Path) -> Any:
-    carried = file.is_relative_to(HOME)
-    return packaged_yaml(ROOM, *file.relative_to(HOME).parts) if carried else parse_yaml(file.read_text())
+    carried = file.is_relative_to(FOLDER)
+    return packaged_yaml(PACKAGE, *file.relative_to(FOLDER).parts) if carried else parse_yaml(file.read_text())
 
 
 def check_rates(file: str, entries: Mapping[str, Mapping[str, Any]]) -> None:

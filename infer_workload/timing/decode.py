@@ -23,7 +23,7 @@ from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.operators import Die, Operator
 from infer_workload.timing.routing import imbalance
-from infer_workload.timing.schedule import paired_s, serial_s, split
+from infer_workload.timing.schedule import paired_s, serial_s, split_cores
 
 CONTEXTS = (0.0, *(256.0 * 1.125**at for at in range(70)))
 """Mean contexts (tokens per request) at which steps are evaluated; times between them are interpolated linearly."""
@@ -43,7 +43,7 @@ class StepOptions:
     acceptance: float | None = None
 
 
-def waits(calibration: Calibration, ranks: int) -> float:
+def straggler_factor(calibration: Calibration, ranks: int) -> float:
     """Return the factor by which waiting for the slowest of `ranks` stretches computation."""
     if ranks < 2:
         return 1.0
@@ -90,9 +90,9 @@ class DecodeTiming:
         """Time of one step when the fullest die has `requests` requests with `kv_tokens` tokens of context in total."""
         if requests <= 0:
             return 0.0
-        return self.line(requests, kv_tokens)[0]
+        return self.linear_segment(requests, kv_tokens)[0]
 
-    def line(self, requests: int, kv_tokens: float) -> tuple[float, float, float]:
+    def linear_segment(self, requests: int, kv_tokens: float) -> tuple[float, float, float]:
         """Return (`step_s`, its increase per further token, the number of tokens for which that slope holds).
         `requests` is at least 1."""
         context = kv_tokens / requests
@@ -127,7 +127,7 @@ class DecodeTiming:
         if not self.microbatched(requests):
             return current.cube_cores
         kind = self.operators(requests, kv_tokens)[0][0]
-        return split(kind.attention, kind.experts, current.cube_cores, current.ub_saturating_cores)
+        return split_cores(kind.attention, kind.experts, current.cube_cores, current.ub_saturating_cores)
 
     def operators(self, requests: float, kv_tokens: float) -> tuple[list[LayerOperators], list[Operator]]:
         """Return a microbatch's operators by kind of layer, and the operators that run once per step."""
@@ -166,4 +166,4 @@ class DecodeTiming:
     @property
     def _die(self) -> Die:
         ranks = self.model.tensor_parallel if self.model.dense else self.layout.dies
-        return Die(self.calibration, waits(self.calibration, ranks))
+        return Die(self.calibration, straggler_factor(self.calibration, ranks))

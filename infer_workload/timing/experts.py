@@ -46,7 +46,7 @@ class ExpertLayout:
         return tokens * self.dies / self.shared_dies if self.shared_dies else tokens
 
 
-def lay_experts(dies: int, model: ServedModel, redundant_per_die: int = 0) -> ExpertLayout:
+def place_experts(dies: int, model: ServedModel, redundant_per_die: int = 0) -> ExpertLayout:
     """Place the experts on `dies` dies, every routed one at least once. `redundant_per_die` adds slots for EPLB copies.
 
     Raises ValueError if `dies` is less than 1.

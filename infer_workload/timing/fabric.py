@@ -39,7 +39,7 @@ class PortRates:
     endpoint_gbps: list[float]
 
 
-class Left(Protocol):
+class FreeBandwidth(Protocol):
     """Free capacity of one node's ports on one plane now, an entry per sub-plane (GB/s)."""
 
     @property
@@ -61,7 +61,7 @@ class Contention(Protocol):
     def exchange_gbps(self, nodes: frozenset[str]) -> float | None:
         """Return what the slowest die sends in an all-to-all over UB among all dies of these nodes."""
 
-    def left(self, plane: str, node: str) -> Left | None:
+    def free_bandwidth(self, plane: str, node: str) -> FreeBandwidth | None:
         """Return the free capacity of a node's ports for single transfers."""
 
 
@@ -110,7 +110,7 @@ class Fabric:
         ports = {plane: dict.fromkeys(current, kinds[plane]) for plane in machine.planes}
         return cls(generation, ports, latency, needed=_needed(machine))
 
-    def only(self, nodes: Iterable[str]) -> Fabric:
+    def restricted_to(self, nodes: Iterable[str]) -> Fabric:
         """Return the view restricted to those nodes."""
         kept = set(nodes)
         ports = {
@@ -119,11 +119,11 @@ class Fabric:
         }
         return self._with(ports, self.contention)
 
-    def beside(self, contention: Contention | None) -> Fabric:
+    def with_contention(self, contention: Contention | None) -> Fabric:
         """Return the same view with that contention."""
         return self._with(self.ports, contention)
 
-    def granted(self, shares: Mapping[str, float]) -> Fabric:
+    def scaled_by(self, shares: Mapping[str, float]) -> Fabric:
         """Return the view with each port's rate scaled by its plane's share (1 if not given)."""
         if all(share == 1 for share in shares.values()):
             return self
@@ -151,14 +151,14 @@ class Fabric:
         """Whether both views have the same generation and the same nodes."""
         return (self.generation, self.all_nodes) == (other.generation, other.all_nodes)
 
-    def leaving_out(self, nodes: Iterable[str]) -> Fabric:
+    def excluding(self, nodes: Iterable[str]) -> Fabric:
         """Return the view without those nodes, at the same generation."""
         unused = self.all_nodes.intersection(nodes)
-        return self.only(self.all_nodes - unused) if unused else self
+        return self.restricted_to(self.all_nodes - unused) if unused else self
 
     def without(self, nodes: Iterable[str]) -> Fabric:
         """Return the view of the next generation, in which those nodes are gone."""
-        fabric = self.only(self.all_nodes.difference(nodes))
+        fabric = self.restricted_to(self.all_nodes.difference(nodes))
         fabric.generation = self.generation + 1
         return fabric
 
@@ -183,7 +183,7 @@ class Fabric:
         """Rate of each of a node's `senders` endpoints when all send to other nodes, or (`into`) receive from them."""
         key = (plane, node, senders, into)
         if key not in self._rates:
-            left = self._left(plane, node)
+            left = self._free_bandwidth(plane, node)
             if left is None:
                 self._rates[key] = self.granted_die_gbps(plane, node, senders, 1.0)
             else:
@@ -196,17 +196,17 @@ class Fabric:
         """Rate at which a whole node can send, or (`into`) receive."""
         key = (plane, node, 0, into)
         if key not in self._rates:
-            left, ports = self._left(plane, node), self.ports.get(plane, {}).get(node)
+            left, ports = self._free_bandwidth(plane, node), self.ports.get(plane, {}).get(node)
             if left is not None:
                 self._rates[key] = sum(left.in_gbps if into else left.out_gbps)
             else:
                 self._rates[key] = 0.0 if ports is None else sum(ports.uplink_gbps)
         return self._rates[key]
 
-    def _left(self, plane: str, node: str) -> Left | None:
+    def _free_bandwidth(self, plane: str, node: str) -> FreeBandwidth | None:
         if self.contention is None or node not in self.ports.get(plane, {}):
             return None
-        return self.contention.left(plane, node)
+        return self.contention.free_bandwidth(plane, node)
 
     def granted_die_gbps(self, plane: str, node: str, senders: int, remote: float) -> float:
         """Granted rate of each of `senders` endpoints when all send and the share `remote` leaves the node."""

@@ -64,12 +64,12 @@ class GatherScatter(Exchange):
         """A card receives `size_bytes` from the others: over RoCE what no card of its own node can pass on, and the
         rest inside the node. Both tiers transfer at once."""
         ranks = ranks or self.ranks
-        inside, nodes = self._sides(ranks)
+        inside, nodes = self._group_shape(ranks)
         if nodes == 1:
             return super().bulk(name, stream, size_bytes, rate, ranks)
         across = (ranks - inside if name == ALL_TO_ALL else nodes - 1) / (ranks - 1)
         within_s = self._wire_s((1.0 - across) * size_bytes, getattr(self.calibration, rate))
-        between_s = self._between_s(across * size_bytes)
+        between_s = self._inter_node_s(across * size_bytes)
         return Operator(
             name, stream, PORT, 0.0, start_s=2 * self.calibration.exchange_start_us * 1e-6,
             wire_s=max(between_s, within_s), wire_bytes=size_bytes, leaving_bytes=across * size_bytes,
@@ -79,15 +79,15 @@ class GatherScatter(Exchange):
     def rate_gbps(self, efficiency: float = 1.0) -> float:
         """Rate inside a node: one link to each other card that takes part."""
         current = self.calibration
-        links = min(self._sides(self.ranks)[0] - 1, current.ub_sub_planes)
+        links = min(self._group_shape(self.ranks)[0] - 1, current.ub_sub_planes)
         return links * current.ub_port_gbps * efficiency
 
     @property
     def rates_gbps(self) -> tuple[float, ...]:
-        return self.rate_gbps(), self._between_gbps
+        return self.rate_gbps(), self._inter_node_gbps
 
     @property
-    def _between_gbps(self) -> float:
+    def _inter_node_gbps(self) -> float:
         """Rate of the slowest card between nodes while all send at once."""
         key = RDMA, self.nodes, self.ranks
         rate = self.fabric.reduced.get(key)
@@ -97,20 +97,20 @@ class GatherScatter(Exchange):
             rate = self.fabric.reduced[key] = min(ways, default=0.0)
         return rate
 
-    def _sides(self, ranks: int) -> tuple[int, int]:
+    def _group_shape(self, ranks: int) -> tuple[int, int]:
         """Return (cards per node, nodes) for that many ranks."""
         inside = min(ranks, self.calibration.dies_per_node)
         return inside, ranks // inside
 
-    def _between_s(self, size_bytes: float) -> float:
-        rate = self._between_gbps * 1e9 * self.calibration.rdma_efficiency
+    def _inter_node_s(self, size_bytes: float) -> float:
+        rate = self._inter_node_gbps * 1e9 * self.calibration.rdma_efficiency
         return size_bytes / rate if rate > 0 else inf
 
     def _tiers(self, name: str, own_bytes: float, at_once: bool = False) -> Operator:
         """Each card's `own_bytes` go to all other cards; with `at_once` both tiers transfer in parallel."""
         current = self.calibration
-        inside, nodes = self._sides(self.ranks)
-        between_s = self._between_s(own_bytes * (nodes - 1)) if nodes > 1 else 0.0
+        inside, nodes = self._group_shape(self.ranks)
+        between_s = self._inter_node_s(own_bytes * (nodes - 1)) if nodes > 1 else 0.0
         inside_bytes = own_bytes * nodes * (inside - 1)
         inside_s = self._wire_s(inside_bytes, current.ub_efficiency)
         wire = max(between_s, inside_s) if at_once else between_s + inside_s

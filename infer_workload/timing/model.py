@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from infer_workload.timing.data_files import BadDataFile, document, located, names, number
+from infer_workload.timing.data_files import BadDataFile, list_packaged, locate, number, read_document
 
 LATENT, GROUPED = "latent", "grouped"
 """Kinds of attention: one latent per token shared by all heads (MLA), or the keys and values of a few heads (GQA)."""
@@ -153,8 +153,8 @@ def read_model(name: str) -> ServedModel:
 
     Raises UnknownDataFile if there is none, and BadDataFile naming the field that is missing, unknown or invalid.
     """
-    file = located("models", name)
-    read = document(file)
+    file = locate("models", name)
+    read = read_document(file)
     known = {field.name: field.type for field in fields(ServedModel)}
     for field in read:
         if field not in known:
@@ -208,7 +208,7 @@ def catalogue(folder: Path | None = None) -> dict[str, ServedModel]:
 
     Raises BadDataFile, naming the field, for an invalid file in the folder.
     """
-    found = {name: load_model(name) for name in names("models")}
+    found = {name: load_model(name) for name in list_packaged("models")}
     for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
         model = read_model(str(file))
         found[model.name] = model

@@ -73,17 +73,17 @@ class Operator(NamedTuple):
 
 
 class Die:
-    """Creates operators from amounts of work at the rates of `calibration`; `waits` is the factor by which waiting for
-    slower ranks stretches them."""
+    """Creates operators from amounts of work at the rates of `calibration`; `straggler_factor` is the factor by which
+    waiting for slower ranks stretches them."""
 
-    def __init__(self, calibration: Calibration, waits: float = 1.0) -> None:
+    def __init__(self, calibration: Calibration, straggler_factor: float = 1.0) -> None:
         self.launch_s = calibration.launch_us * 1e-6
-        self._hbm = waits / (calibration.hbm_gbps * 1e9 * calibration.memory_efficiency)
-        self._int8 = waits / (calibration.int8_tops * 1e12 * calibration.gemm_efficiency)
-        self._bf16 = waits / (calibration.bf16_tflops * 1e12 * calibration.gemm_efficiency)
-        self._attention = waits / (calibration.bf16_tflops * 1e12 * calibration.attention_compute_efficiency)
+        self._hbm = straggler_factor / (calibration.hbm_gbps * 1e9 * calibration.memory_efficiency)
+        self._int8 = straggler_factor / (calibration.int8_tops * 1e12 * calibration.gemm_efficiency)
+        self._bf16 = straggler_factor / (calibration.bf16_tflops * 1e12 * calibration.gemm_efficiency)
+        self._attention = straggler_factor / (calibration.bf16_tflops * 1e12 * calibration.attention_compute_efficiency)
         vector_gbps = calibration.vector_gbps * calibration.vector_scale
-        self._vector = waits / (min(vector_gbps, calibration.hbm_gbps) * 1e9)
+        self._vector = straggler_factor / (min(vector_gbps, calibration.hbm_gbps) * 1e9)
 
     def gemm(
         self,

@@ -17,7 +17,7 @@ from math import inf
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.decode import waits
+from infer_workload.timing.decode import straggler_factor
 from infer_workload.timing.dense import prefill_layer
 from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
@@ -27,7 +27,7 @@ from infer_workload.timing.routing import imbalance
 from infer_workload.timing.schedule import pipelined_s, serial_s
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(round(64 * 1.25**at) for at in range(40)))
-PASTS = (0, *(round(512 * 1.5**at) for at in range(18)))
+EARLIER_TOKENS = (0, *(round(512 * 1.5**at) for at in range(18)))
 """Numbers of new and of earlier tokens at which a chunk of one prompt is evaluated."""
 
 PLANNED_MAX = 256
@@ -62,13 +62,13 @@ class PrefillTiming:
         The usual chunk, of one prompt, is interpolated linearly between lengths that are evaluated once.
         """
         if len(parts) == 1 and SIZES[0] <= parts[0][0] <= SIZES[-1]:
-            return self._between(*parts[0], self._at)
+            return self._interpolate(*parts[0], self._at)
         return self.exact_chunk_s(parts)
 
     def part_s(self, new: int, past: int, budget: int) -> float:
         """A prompt's share of the time of a chunk filled with such prompts up to `budget` tokens: its cost to a busy
         instance. Interpolated as in `chunk_s`."""
-        return self._between(min(new, SIZES[-1]), past, lambda row, column: self._part_at(row, column, budget))
+        return self._interpolate(min(new, SIZES[-1]), past, lambda row, column: self._part_at(row, column, budget))
 
     def planned_s(self, parts: Sequence[tuple[int, int]]) -> float:
         """`chunk_s` for planned chunks, which are looked up repeatedly, so results are cached."""
@@ -92,12 +92,12 @@ class PrefillTiming:
         work = self._work(parts)
         return 0.0 if work is None else self._chunk_s(*work)
 
-    def _between(self, new: int, past: int, at: Callable[[int, int], float]) -> float:
+    def _interpolate(self, new: int, past: int, at: Callable[[int, int], float]) -> float:
         """Interpolate linearly between the values of `at` at the neighbouring grid points."""
         row = min(bisect_right(SIZES, new), len(SIZES) - 1)
-        column = min(bisect_right(PASTS, past), len(PASTS) - 1)
-        low, left = SIZES[row - 1], PASTS[column - 1]
-        up, right = (new - low) / (SIZES[row] - low), (past - left) / (PASTS[column] - left)
+        column = min(bisect_right(EARLIER_TOKENS, past), len(EARLIER_TOKENS) - 1)
+        low, left = SIZES[row - 1], EARLIER_TOKENS[column - 1]
+        up, right = (new - low) / (SIZES[row] - low), (past - left) / (EARLIER_TOKENS[column] - left)
         one, other = (
             (1.0 - right) * at(size, column - 1) + right * at(size, column) if right else at(size, column - 1)
             for size in (row - 1, row)
@@ -109,14 +109,14 @@ class PrefillTiming:
     def _at(self, row: int, column: int) -> float:
         key = (row, column)
         if key not in self._evaluated:
-            self._evaluated[key] = self.exact_chunk_s([(SIZES[row], PASTS[column])])
+            self._evaluated[key] = self.exact_chunk_s([(SIZES[row], EARLIER_TOKENS[column])])
         return self._evaluated[key]
 
     def _part_at(self, row: int, column: int, budget: int) -> float:
         key = row, column, budget
         if key not in self._evaluated:
             together = max(1, budget // SIZES[row])
-            work = self._work([(SIZES[row], PASTS[column])])
+            work = self._work([(SIZES[row], EARLIER_TOKENS[column])])
             whole_s = self._chunk_s(*(each * together for each in work)) if work is not None else 0.0
             self._evaluated[key] = whole_s / together
         return self._evaluated[key]
@@ -188,9 +188,9 @@ class PrefillTiming:
     ) -> tuple[list[Operator], list[Operator]]:
         model, current, layout = self.model, self.calibration, self.layout
         if model.dense:
-            alone = Die(current, waits(current, model.tensor_parallel))
+            alone = Die(current, straggler_factor(current, model.tensor_parallel))
             return [], prefill_layer(alone, model, self.exchange, share * tokens, share * pairs, share * earlier)
-        die = Die(current, waits(current, layout.dies))
+        die = Die(current, straggler_factor(current, layout.dies))
         uneven = 1.0 if self.balanced else imbalance(layout, model.routed_experts, streams * share, current)
         among = self.heads_exchange or self.exchange
         attention = attention_operators(die, model, among, share * tokens, share * pairs, share * earlier)

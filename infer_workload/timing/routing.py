@@ -62,8 +62,8 @@ def _layers(dies: int, slots_per_die: int, experts: int, spread: float) -> list[
     found = []
     for popularity, passing in _draws(experts):
         standing = [exp(spread * drawn) for drawn in popularity]
-        copies = replicas(standing, dies * slots_per_die)
-        placed = packed(standing, copies, dies, slots_per_die)
+        copies = count_replicas(standing, dies * slots_per_die)
+        placed = pack_experts(standing, copies, dies, slots_per_die)
         found.append(([popular / times for popular, times in zip(standing, copies, strict=True)], passing, placed))
     return found
 
@@ -76,7 +76,7 @@ def _draws(experts: int) -> list[tuple[list[float], list[float]]]:
     return list(zip(draws[::2], draws[1::2], strict=True))
 
 
-def replicas(popularity: list[float], slots: int) -> list[int]:
+def count_replicas(popularity: list[float], slots: int) -> list[int]:
     """Return the number of copies of each expert: one each, then each spare slot to the expert with the most load per
     copy."""
     copies = [1] * len(popularity)
@@ -89,7 +89,7 @@ def replicas(popularity: list[float], slots: int) -> list[int]:
     return copies
 
 
-def packed(popularity: list[float], copies: list[int], dies: int, slots_per_die: int) -> list[list[int]]:
+def pack_experts(popularity: list[float], copies: list[int], dies: int, slots_per_die: int) -> list[list[int]]:
     """Return the experts on each die: copies are placed from the heaviest down, each on the least loaded die with a
     free slot."""
     slots = sorted(

@@ -19,7 +19,7 @@ def serial_s(operators: Sequence[Operator]) -> float:
     return sum([each.seconds() for each in operators])
 
 
-def side_by_side_s(first: Sequence[Operator], second: Sequence[Operator], cores: float, saturating: float) -> float:
+def concurrent_s(first: Sequence[Operator], second: Sequence[Operator], cores: float, saturating: float) -> float:
     """Time of both sequences in parallel: the first on the share `cores` of the cores, the second on the rest.
 
     `saturating` is the share of the vector cores that saturates the UB port.
@@ -28,10 +28,10 @@ def side_by_side_s(first: Sequence[Operator], second: Sequence[Operator], cores:
     sending = min(1.0, rest / saturating)
     one = [(each.seconds(cores, 1.0), each.hbm_s) for each in first]
     other = [(each.seconds(rest, sending), each.hbm_s) for each in second]
-    return _merged(one, other)
+    return _merge_streams(one, other)
 
 
-def split(first: Sequence[Operator], second: Sequence[Operator], cores: int, saturating: float) -> int:
+def split_cores(first: Sequence[Operator], second: Sequence[Operator], cores: int, saturating: float) -> int:
     """Return how many of `cores` matrix cores the first sequence gets: the fewest with which it ends no later than the
     second.
 
@@ -53,12 +53,12 @@ def split(first: Sequence[Operator], second: Sequence[Operator], cores: int, sat
 
 def paired_s(first: Sequence[Operator], second: Sequence[Operator], cores: int, saturating: float) -> float:
     """Time of both sequences in parallel, with the split of the cores that balances them."""
-    at = split(first, second, cores, saturating)
-    most = side_by_side_s(first, second, at / cores, saturating)
-    return min(most, side_by_side_s(first, second, (at - 1) / cores, saturating)) if at > 1 else most
+    at = split_cores(first, second, cores, saturating)
+    most = concurrent_s(first, second, at / cores, saturating)
+    return min(most, concurrent_s(first, second, (at - 1) / cores, saturating)) if at > 1 else most
 
 
-def _merged(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> float:
+def _merge_streams(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> float:
     """Walk both lists of (seconds alone, HBM seconds within them); where both need more than all of HBM, stretch
     both."""
     elapsed, a, b = 0.0, 0, 0

@@ -158,20 +158,20 @@ def build(
 
     fabric = Periodic(
         "fabric",
-        serving.watchers.follow_fabric,
+        serving.watchers.observe_fabric,
         clock,
         period_s=FABRIC_PERIOD_S,
         floor_wall_s=FABRIC_FLOOR_WALL_S,
         rest_floor_wall_s=FABRIC_REST_WALL_S,
     )
-    serving.look_again = fabric.nudge
+    serving.enqueue_fabric = fabric.nudge
     memories = Periodic(
-        "memory", serving.watchers.hold_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S
+        "memory", serving.watchers.reconcile_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S
     )
-    serving.look_at_memory = memories.nudge
+    serving.enqueue_memory = memories.nudge
     registry = CollectorRegistry()
     registry.register(DeploymentMetrics(serving))
-    tasks: list[Callable[[], Awaitable[Any]]] = [serving.player.run]
+    tasks: list[Callable[[], Awaitable[Any]]] = [serving.driver.run]
     if isinstance(link, LinkClient):
         tasks.append(partial(follow, partial(link.watch, "slices"), nudge_on_event(fabric.nudge)))
     app = create_app(
@@ -189,7 +189,7 @@ def build(
             fabric,
             memories,
             Periodic("hardware", serving.watchers.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
-            Periodic("traffic", serving.watchers.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
+            Periodic("traffic", serving.watchers.sync_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             compaction(records, clock),
         ],

@@ -23,7 +23,7 @@ SCALE = 2000.0
 NODES = healthy_fabric(8).nodes
 
 
-class Views:
+class FakeFabricViews:
     """MatrixLink's answer, set by the test."""
 
     def __init__(self, nodes=NODES):
@@ -55,11 +55,11 @@ class Views:
         return FabricView(slice="s", instance=instance, machine=self.machine, generation=self.generation, planes=planes)
 
 
-class Stage:
+class InferServer:
     """The application, running, with clients that speak to it in one process."""
 
     def __init__(self, path, views=None, scale=SCALE, **settings):
-        self.views = views or Views()
+        self.views = views or FakeFabricViews()
         self.database = DatabaseEngine(f"sqlite:///{path}")
         # From the start of a day: with its end come new limits, and it is most of a minute away at this pace.
         now = time.time()
@@ -71,12 +71,12 @@ class Stage:
         )
 
     async def __aenter__(self):
-        self._life = self.app.router.lifespan_context(self.app)
-        await self._life.__aenter__()
+        self._lifespan = self.app.router.lifespan_context(self.app)
+        await self._lifespan.__aenter__()
         return self
 
     async def __aexit__(self, *why):
-        await self._life.__aexit__(*why)
+        await self._lifespan.__aexit__(*why)
 
     async def ensure(self, name="r1", **fields):
         return await self.http.put(f"/v1/deployments/{name}", json={"instance": "i", **fields})
@@ -92,7 +92,7 @@ class Stage:
         """The number of the newest change, to look for what comes after it."""
         return self._records.latest()
 
-    async def passed(self, state, since):
+    async def next_view_in(self, state, since):
         """The first view after `since` in that state, from the journal: a state may pass between two looks."""
         while True:
             for change in self._records.changes_since("deployment", since):
@@ -125,13 +125,13 @@ def fresh(tmp_path, migrated):
 
 
 @pytest.fixture
-async def stage(fresh):
-    async with Stage(fresh) as running:
+async def server(fresh):
+    async with InferServer(fresh) as running:
         yield running
 
 
 @pytest.fixture
-async def serving(stage):
-    await stage.ensure()
-    await stage.until("Serving")
-    return stage
+async def serving(server):
+    await server.ensure()
+    await server.until("Serving")
+    return server

@@ -17,7 +17,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 
 
-def an_engine(target_s, nodes=4, **shape):
+def make_engine(target_s, nodes=4, **shape):
     spec = DeploymentShape(tpot_target_s=target_s, **shape)
     return Engine(lay_out(healthy_fabric(nodes), load_model(), load_calibration(), spec))
 
@@ -47,13 +47,13 @@ def offered(engine, per_second, seconds=40, tokens=(3000, 400)):
 @pytest.mark.parametrize("per_second", [1.0, 5.0, 40.0])
 @pytest.mark.parametrize("target_s", [0.025, 0.045])
 def test_no_step_takes_longer_whatever_is_offered(per_second, target_s):
-    longest, _ = offered(an_engine(target_s), per_second)
+    longest, _ = offered(make_engine(target_s), per_second)
     assert 0 < longest <= target_s * (1 + 1e-9)
 
 
 def test_the_longer_a_token_may_take_the_more_are_decoded_at_once():
-    most = [offered(an_engine(target_s), 40.0)[1] for target_s in (0.0245, 0.03, 0.045)]
-    free = offered(an_engine(60.0), 40.0)[1]
+    most = [offered(make_engine(target_s), 40.0)[1] for target_s in (0.0245, 0.03, 0.045)]
+    free = offered(make_engine(60.0), 40.0)[1]
     assert most[0] < most[1] < most[2] <= free
 
 
@@ -64,14 +64,14 @@ def test_the_batches_are_those_of_the_published_objectives_as_the_model_has_them
         if row.section == "decode" and "4096/256" in row.name:
             batch = int(row.name.rsplit(" ", 1)[1])
             target_s = row.predicted(load_calibration(), context=4352) / 1e3
-            engine = an_engine(target_s, nodes=32, prefill_npus=96, decode_npus=160, context_cache=False)
+            engine = make_engine(target_s, nodes=32, prefill_npus=96, decode_npus=160, context_cache=False)
             for number in range(160 * batch + 160):
                 engine.submit(InferenceRequest(number, 0.0, 4096, 256))
             assert len(engine.in_flight) - len(engine.waiting) == 160 * batch
 
 
 def test_after_a_loss_the_batch_shrinks_until_tokens_are_in_time_again():
-    engine = an_engine(0.0195, nodes=8)
+    engine = make_engine(0.0195, nodes=8)
     for number in range(1200):
         engine.advance(number / 45.0)
         engine.submit(InferenceRequest(number, engine.now, 2000, 600))
@@ -87,7 +87,7 @@ def test_after_a_loss_the_batch_shrinks_until_tokens_are_in_time_again():
 
 
 def test_an_impossible_target_still_serves_what_lengthens_no_step():
-    engine = an_engine(0.0001)
+    engine = make_engine(0.0001)
     for number in range(100):
         engine.submit(InferenceRequest(number, 0.0, 1000, 20))
     assert len(engine.in_flight) - len(engine.waiting) == len(engine.pool.dies), "one on each die"

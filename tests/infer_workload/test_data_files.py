@@ -8,22 +8,22 @@ import yaml
 from infer_workload.experiments.experiment import run
 from infer_workload.experiments.trial import trial_of
 from infer_workload.timing.calibration import ABOVE_ZERO, AT_LEAST, Calibration, entries, load_calibration
-from infer_workload.timing.data_files import BadDataFile, UnknownDataFile, located, names
+from infer_workload.timing.data_files import BadDataFile, UnknownDataFile, list_packaged, locate
 from infer_workload.timing.model import read_model
 
 
-@pytest.mark.parametrize("name", names("models"))
+@pytest.mark.parametrize("name", list_packaged("models"))
 def test_models_that_are_carried_along_can_be_read(name):
     assert read_model(name).name == name
 
 
-@pytest.mark.parametrize("name", names("machines"))
+@pytest.mark.parametrize("name", list_packaged("machines"))
 def test_machines_that_are_carried_along_can_be_read(name):
     assert load_calibration(name).hbm_gbps > 0
 
 
 def changed(folder, base, tmp_path, **fields):
-    document = yaml.safe_load(located(folder, base).read_text())
+    document = yaml.safe_load(locate(folder, base).read_text())
     for field, value in fields.items():
         if value is None:
             del document[field]

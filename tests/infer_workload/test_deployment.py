@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import DoesNotFit, lay_out
-from infer_workload.layout.recovery import decode_pause_s, plan_change, plan_gain, rebuild_s
+from infer_workload.layout.recovery import decode_pause_s, plan_change, plan_scale_out, rebuild_s
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.collectives import fetch_gbps
 from infer_workload.timing.fabric import UB
@@ -99,7 +99,7 @@ def test_a_loss_pauses_decode_for_what_has_to_be_read():
     fabric, pools = half.deployment.fabric, half.deployment.pools
     rate = fetch_gbps(fabric, HOLDING, pools.decode, pools.caching, UB) * 1e9
     assert half.pause_s == pytest.approx(rebuild_s(HOLDING) + read / rate)
-    slow = replace(half.deployment, fabric=fabric.granted({UB: 0.1}))
+    slow = replace(half.deployment, fabric=fabric.scaled_by({UB: 0.1}))
     assert decode_pause_s(before, slow) > half.pause_s, "over ports that others have it takes longer"
 
 
@@ -108,13 +108,13 @@ def test_a_new_node_waits_until_it_has_loaded():
     lost = before.pools.decode[0]
     fabric = healthy_fabric(9).without([lost])
     change = plan_change(before, fabric)
-    assert change.gained == ("sn0-c02-n0",)
-    assert change.gain_after_s > HOLDING.executor_start_s
+    assert change.added_nodes == ("sn0-c02-n0",)
+    assert change.added_after_s > HOLDING.executor_start_s
     assert "sn0-c02-n0" not in change.deployment.pools.decode
-    assert "sn0-c02-n0" in plan_gain(change.deployment, fabric).deployment.pools.decode
+    assert "sn0-c02-n0" in plan_scale_out(change.deployment, fabric).deployment.pools.decode
 
 
 def test_a_change_of_rates_alone_costs_no_pause():
     before = laid_out(8)
     change = plan_change(before, healthy_fabric(8))
-    assert (change.pause_s, change.start_s, change.gained) == (0.0, 0.0, ())
+    assert (change.pause_s, change.start_s, change.added_nodes) == (0.0, 0.0, ())

@@ -15,7 +15,7 @@ from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES,
 from infer_workload.experiments.experiment import generated, healthy_fabric, replay, run
 from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
-from infer_workload.layout.recovery import plan_change, plan_gain
+from infer_workload.layout.recovery import plan_change, plan_scale_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import BadTrace, generate, read_trace
@@ -28,15 +28,17 @@ def deployment(nodes=6, **spec):
     return lay_out(healthy_fabric(nodes), MODEL, HOLDING, DeploymentShape(**spec))
 
 
-class Watched:
+class ObservedEngine:
     """An engine whose finishes and tokens are counted from outside."""
 
     def __init__(self, nodes=6, seed=0, **spec):
         self.finished: list[InferenceRequest] = []
         self.emitted = 0.0
-        self.engine = Engine(deployment(nodes, **spec), seed, on_finished=self.finished.append, on_tokens=self.hear)
+        self.engine = Engine(
+            deployment(nodes, **spec), seed, on_finished=self.finished.append, on_tokens=self.count_tokens
+        )
 
-    def hear(self, start, end, tokens):
+    def count_tokens(self, start, end, tokens):
         assert end >= start
         assert tokens >= 0
         self.emitted += tokens
@@ -48,12 +50,12 @@ class Watched:
 
 
 def test_a_lone_prompt_is_prefilled_moved_and_decoded():
-    watched = Watched()
-    request = watched.submit(1, 4096, 256)
-    watched.engine.advance(inf)
+    observed = ObservedEngine()
+    request = observed.submit(1, 4096, 256)
+    observed.engine.advance(inf)
     assert request.state == FINISHED
-    assert watched.finished == [request]
-    engine = watched.engine
+    assert observed.finished == [request]
+    engine = observed.engine
     prefill = engine.deployment.prefill_timing(0).chunk_s([(4096, 0)])
     assert request.ttft_s == pytest.approx(prefill)
     step = engine.deployment.decode_timing().exact_step_s(1, 4096 + 128)
@@ -120,19 +122,19 @@ def test_the_lock_step_pool_agrees_with_a_loop_over_every_step(joins):
     seed=st.integers(0, 99),
 )
 def test_no_request_is_lost_or_finished_twice(specs, seed):
-    watched = Watched(4, seed)
+    observed = ObservedEngine(4, seed)
     for number, (tokens_in, tokens_out, gap) in enumerate(specs):
-        watched.engine.advance(watched.engine.now + gap)
-        watched.submit(number, tokens_in, tokens_out, tuple(range(ceil(tokens_in / 512))))
-    watched.engine.advance(inf)
-    assert sorted(request.number for request in watched.finished) == list(range(len(specs)))
-    assert not watched.engine.in_flight
-    for request in watched.finished:
+        observed.engine.advance(observed.engine.now + gap)
+        observed.submit(number, tokens_in, tokens_out, tuple(range(ceil(tokens_in / 512))))
+    observed.engine.advance(inf)
+    assert sorted(request.number for request in observed.finished) == list(range(len(specs)))
+    assert not observed.engine.in_flight
+    for request in observed.finished:
         assert request.generated == request.output_tokens
         assert request.arrived_at <= request.first_token_at <= request.finished_at
         assert ceil((request.output_tokens - 1) / 2) <= request.end_step - request.start_step <= request.output_tokens
-    assert all(die.reserved == die.active == die.reserved_tokens == 0 for die in watched.engine.pool.dies)
-    assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
+    assert all(die.reserved == die.active == die.reserved_tokens == 0 for die in observed.engine.pool.dies)
+    assert all(instance.backlog_tokens == 0 for instance in observed.engine.prefill.instances)
 
 
 def no_die_has_more_than_its_memory(engine):
@@ -141,9 +143,9 @@ def no_die_has_more_than_its_memory(engine):
 
 def test_dies_that_have_to_hold_more_experts_keep_as_many_requests_as_there_is_room_for():
     """Of two decode nodes one is lost: the experts of both take most of the memory of the other."""
-    watched = Watched(3)
-    engine = watched.engine
-    requests = [watched.submit(number, 3000, 1000) for number in range(96)]
+    observed = ObservedEngine(3)
+    engine = observed.engine
+    requests = [observed.submit(number, 3000, 1000) for number in range(96)]
     while engine.pool.active < 96:
         engine.advance(engine.next_event_at())
     assert all(die.reserved == 3 for die in engine.pool.dies)
@@ -159,24 +161,24 @@ def test_dies_that_have_to_hold_more_experts_keep_as_many_requests_as_there_is_r
     assert all(number < 64 for numbers in on_each for number in numbers), "who came last waits again"
     assert all(engine.tokens_of(request) >= kept[request.number] for request in requests)
     engine.advance(inf)
-    assert sorted(request.number for request in watched.finished) == list(range(96))
+    assert sorted(request.number for request in observed.finished) == list(range(96))
 
 
 def test_decode_nodes_that_are_to_go_leave_no_more_than_the_others_will_have_room_for():
     """Whoever waits for the end of what is closed finds nobody who would have to be sent back; what is too long for
     dies that hold more experts is served before."""
-    watched = Watched(3)
-    engine = watched.engine
+    observed = ObservedEngine(3)
+    engine = observed.engine
     for number in range(96):
-        watched.submit(number, 3000, 1000)
+        observed.submit(number, 3000, 1000)
     while engine.pool.active < 96:
         engine.advance(engine.next_event_at())
     stays, goes = engine.deployment.pools.decode
     change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
     room = change.deployment.kv_tokens_per_die
     assert engine.cordon_outside(change.deployment.pools) == 48 + 16
-    later = [watched.submit(100 + number, 3000, 1000) for number in range(20)]
-    long = watched.submit(200, room, 500)
+    later = [observed.submit(100 + number, 3000, 1000) for number in range(20)]
+    long = observed.submit(200, room, 500)
     assert {request.state for request in later} == {"Waiting"}, "there would be no room for them"
     while engine.placement.count_on_cordoned():
         engine.advance(engine.next_event_at())
@@ -186,15 +188,15 @@ def test_decode_nodes_that_are_to_go_leave_no_more_than_the_others_will_have_roo
     assert engine.apply_layout(change.deployment, change.pause_s, change.start_s) == 0
     no_die_has_more_than_its_memory(engine)
     engine.advance(inf)
-    assert len(watched.finished) == 96 + 20 + 1
+    assert len(observed.finished) == 96 + 20 + 1
     assert engine.preemptions == engine.dropped == 0
 
 
 @settings(max_examples=20, deadline=None)
 @given(lost=st.integers(0, 5), moment=st.floats(0.0, 20.0), seed=st.integers(0, 9), back=st.booleans())
 def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
-    watched = Watched(6, seed)
-    engine = watched.engine
+    observed = ObservedEngine(6, seed)
+    engine = observed.engine
     arrivals = generated(80, seed, 8.0)
     for number, arrival in enumerate(arrivals):
         if engine.now <= moment < arrival.at_s:
@@ -207,61 +209,61 @@ def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
             for request in engine.in_flight.values():
                 assert engine.tokens_of(request) >= before[request.number]
             if back:
-                change = plan_gain(engine.deployment, whole)
+                change = plan_scale_out(engine.deployment, whole)
                 engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         engine.advance(arrival.at_s)
         engine.submit(InferenceRequest(number, arrival.at_s, min(arrival.input_tokens, 30_000), arrival.output_tokens))
     engine.advance(inf)
-    assert sorted(request.number for request in watched.finished) == list(range(80))
-    assert all(request.generated == request.output_tokens for request in watched.finished)
+    assert sorted(request.number for request in observed.finished) == list(range(80))
+    assert all(request.generated == request.output_tokens for request in observed.finished)
     assert all(die.reserved == die.active == 0 for die in engine.pool.dies)
 
 
 def test_throughput_dips_at_a_loss_and_recovers():
-    watched = Watched(8)
-    engine = watched.engine
+    observed = ObservedEngine(8)
+    engine = observed.engine
     numbers = iter(range(10_000))
     window: list[float] = []
     for second in range(120):
         engine.advance(float(second))
         for _ in range(6):
-            watched.submit(next(numbers), 2000, 300)
+            observed.submit(next(numbers), 2000, 300)
         if second == 60:
             change = plan_change(
                 engine.deployment, engine.deployment.fabric.without([engine.deployment.pools.decode[0]])
             )
             engine.apply_layout(change.deployment, change.pause_s, change.start_s)
         engine.sync_counters()
-        window.append(watched.emitted)
+        window.append(observed.emitted)
     rate = [late - early for early, late in pairwise(window)]
     assert sum(rate[62:69]) < 0.1 * sum(rate[50:57])
     assert sum(rate[100:118]) > 0.9 * sum(rate[40:58])
 
 
 def test_a_request_no_die_can_hold_is_refused_at_once():
-    watched = Watched(2)
+    observed = ObservedEngine(2)
     with pytest.raises(ContextTooLong) as refused:
-        watched.submit(1, 100_000, 10)
-    assert refused.value.limit == watched.engine.deployment.context_length
-    assert not watched.engine.in_flight
+        observed.submit(1, 100_000, 10)
+    assert refused.value.limit == observed.engine.deployment.context_length
+    assert not observed.engine.in_flight
 
 
 def test_a_cancelled_request_frees_its_place():
-    watched = Watched()
-    gone, stays = watched.submit(1, 5000, 500), watched.submit(2, 5000, 500)
-    watched.engine.advance(2.0)
-    watched.engine.cancel(gone)
-    watched.engine.advance(inf)
+    observed = ObservedEngine()
+    gone, stays = observed.submit(1, 5000, 500), observed.submit(2, 5000, 500)
+    observed.engine.advance(2.0)
+    observed.engine.cancel(gone)
+    observed.engine.advance(inf)
     assert gone.state == CANCELLED
-    assert [request.number for request in watched.finished] == [2]
+    assert [request.number for request in observed.finished] == [2]
     assert stays.generated == 500
 
 
 def test_requests_wait_while_every_die_is_full():
-    watched = Watched(4, batch_per_npu=2)
-    requests = [watched.submit(number, 100, 50) for number in range(100)]
-    assert len(watched.engine.waiting) == 100 - 32
-    watched.engine.advance(inf)
+    observed = ObservedEngine(4, batch_per_npu=2)
+    requests = [observed.submit(number, 100, 50) for number in range(100)]
+    assert len(observed.engine.waiting) == 100 - 32
+    observed.engine.advance(inf)
     assert all(request.state == FINISHED for request in requests)
 
 

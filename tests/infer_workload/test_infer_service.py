@@ -9,13 +9,13 @@ import pytest
 from infer_workload.engine.decode_pool import DecodePool
 from infer_workload.serving.live import served_layout
 from infer_workload.serving.states import DEPLOYMENT_STATES
-from tests.infer_workload.conftest import NODES, Stage, Views
+from tests.infer_workload.conftest import NODES, FakeFabricViews, InferServer
 
 
-async def test_a_deployment_loads_and_serves(stage):
-    first = (await stage.ensure()).json()
+async def test_a_deployment_loads_and_serves(server):
+    first = (await server.ensure()).json()
     assert first["state"] in ("Pending", "Loading")
-    view = await stage.until("Serving")
+    view = await server.until("Serving")
     assert view["pools"]["prefillNpus"] == 16
     assert view["pools"]["decodeNpus"] == 48
     assert sorted(view["roles"]) == NODES
@@ -24,18 +24,18 @@ async def test_a_deployment_loads_and_serves(stage):
         "LaidOut": "True",
         "Progressing": "False",
     }
-    again = (await stage.ensure()).json()
+    again = (await server.ensure()).json()
     assert again["generation"] == 1
-    assert again["etag"] == (await stage.http.get("/v1/deployments/r1")).json()["etag"]
+    assert again["etag"] == (await server.http.get("/v1/deployments/r1")).json()["etag"]
 
 
-async def test_a_deployment_without_a_fabric_answers_503_with_retry_after(stage):
-    await stage.ensure(instance="nowhere")
-    answer = await stage.http.post("/v1/completions", json={"model": "r1", "prompt": "x"})
+async def test_a_deployment_without_a_fabric_answers_503_with_retry_after(server):
+    await server.ensure(instance="nowhere")
+    answer = await server.http.post("/v1/completions", json={"model": "r1", "prompt": "x"})
     assert answer.status_code == 503
     assert int(answer.headers["retry-after"]) >= 1
     assert answer.json()["error"]["type"] == "service_unavailable_error"
-    assert (await stage.http.get("/v1/deployments/r1")).json()["state"] == "Pending"
+    assert (await server.http.get("/v1/deployments/r1")).json()["state"] == "Pending"
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ async def test_a_deployment_without_a_fabric_answers_503_with_retry_after(stage)
         ("Not_A_Name", {"instance": "i"}, 422, "name"),
     ],
 )
-async def test_bad_deployments_are_refused_with_the_field(stage, name, body, status, field):
-    answer = await stage.http.put(f"/v1/deployments/{name}", json=body)
+async def test_bad_deployments_are_refused_with_the_field(server, name, body, status, field):
+    answer = await server.http.put(f"/v1/deployments/{name}", json=body)
     assert (answer.status_code, answer.json()["field"]) == (status, field)
-    assert (await stage.http.get("/v1/deployments")).json()["items"] == []
+    assert (await server.http.get("/v1/deployments")).json()["items"] == []
 
 
 async def test_etags_validation_and_what_cannot_change(serving):
@@ -77,27 +77,27 @@ async def test_a_deployment_is_settled_only_when_it_serves_as_asked_or_is_to_be_
     def progressing(view):
         return next((c["status"], c["reason"]) for c in view["conditions"] if c["type"] == "Progressing")
 
-    async with Stage(fresh, scale=60.0) as stage:
-        view = (await stage.ensure(prefillNpus=800)).json()
+    async with InferServer(fresh, scale=60.0) as server:
+        view = (await server.ensure(prefillNpus=800)).json()
         why = "the instance has 8 usable nodes, the pools need 101"
         while view["conditions"][0]["message"] != why:
             await asyncio.sleep(0.01)
-            view = (await stage.http.get("/v1/deployments/r1")).json()
+            view = (await server.http.get("/v1/deployments/r1")).json()
         assert (view["state"], progressing(view)) == ("Pending", ("False", "NoLayout"))
-        await stage.ensure()
-        assert progressing(await stage.until("Loading")) == ("True", "Loading")
-        zero = await stage.http.put("/v1/deployments/r1/scale", json={"prefillNodes": 0, "decodeNodes": 0})
+        await server.ensure()
+        assert progressing(await server.until("Loading")) == ("True", "Loading")
+        zero = await server.http.put("/v1/deployments/r1/scale", json={"prefillNodes": 0, "decodeNodes": 0})
         assert progressing(zero.json()) == ("False", "Settled")
-        await stage.until("Idle")
+        await server.until("Idle")
 
 
 async def test_a_deployment_may_be_reshaped_and_lose_nodes_while_it_loads(fresh):
-    async with Stage(fresh, scale=60.0) as stage:
-        await stage.ensure()
-        await stage.until("Loading")
-        assert (await stage.ensure(decodeNpus=32)).json()["pools"]["decodeNpus"] == 32
-        stage.views.lose(NODES[0])
-        view = await stage.until("Serving")
+    async with InferServer(fresh, scale=60.0) as server:
+        await server.ensure()
+        await server.until("Loading")
+        assert (await server.ensure(decodeNpus=32)).json()["pools"]["decodeNpus"] == 32
+        server.views.lose(NODES[0])
+        view = await server.until("Serving")
         assert view["pools"]["decodeNpus"] == 32
         assert NODES[0] not in view["roles"]
 
@@ -105,7 +105,7 @@ async def test_a_deployment_may_be_reshaped_and_lose_nodes_while_it_loads(fresh)
 async def test_a_lost_node_degrades_and_its_return_heals(serving):
     before = serving.now()
     serving.views.lose(NODES[0])
-    view = await serving.passed("Degraded", before)
+    view = await serving.next_view_in("Degraded", before)
     assert NODES[0] not in view["roles"]
     after = await serving.until("Serving")
     assert after["pools"]["decodeNpus"] == 40
@@ -116,18 +116,18 @@ async def test_a_lost_node_degrades_and_its_return_heals(serving):
 
 
 async def test_an_answer_continues_over_a_lost_node(fresh):
-    async with Stage(fresh, scale=60.0) as stage:
-        await stage.ensure()
-        await stage.until("Serving")
+    async with InferServer(fresh, scale=60.0) as server:
+        await server.ensure()
+        await server.until("Serving")
         asked = {"model": "r1", "prompt": "Go on.", "max_tokens": 4000, "ignore_eos": True, "stream": True}
-        answer = asyncio.create_task(stage.http.post("/v1/completions", json=asked))
-        live = stage.app.state.serving.live["r1"]
+        answer = asyncio.create_task(server.http.post("/v1/completions", json=asked))
+        live = server.app.state.serving.live["r1"]
         while not live.engine.pool.active:
             await asyncio.sleep(0.005)
         request = next(iter(live.engine.in_flight.values()))
         while live.tokens_of(request) < 50:
             await asyncio.sleep(0.005)
-        stage.views.lose(request.die.node)
+        server.views.lose(request.die.node)
         events = [line for line in (await answer).text.split("\n\n") if line]
         words = [json.loads(event.removeprefix("data: "))["choices"][0]["text"] for event in events[:-1]]
         assert len(words) == 4000
@@ -156,14 +156,16 @@ async def test_when_too_few_nodes_are_left_nobody_is_left_hanging(serving):
 
 
 async def test_latencies_of_nothing_are_not_known_rather_than_zero(fresh):
-    async with Stage(fresh, scale=20.0) as stage:  # a minute, of which statistics are, is some seconds of the wall
-        await stage.ensure()
-        await stage.until("Serving")
-        seen = await stage.statistics()
+    async with InferServer(
+        fresh, scale=20.0
+    ) as server:  # a minute, of which statistics are, is some seconds of the wall
+        await server.ensure()
+        await server.until("Serving")
+        seen = await server.statistics()
         assert (seen["ttft"], seen["tpot"], seen["cacheHitRateTokens"], seen["cacheHitRateBlocks"]) == (None,) * 4
-        answer = await stage.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1})
+        answer = await server.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1})
         assert answer.status_code == 200
-        seen = await stage.statistics()
+        seen = await server.statistics()
         assert seen["ttft"]["p50"] > 0
         assert seen["tpot"] is None, "there was no further token"
         assert seen["cacheHitRateTokens"] == 0.0
@@ -175,19 +177,19 @@ async def test_a_step_that_cannot_end_takes_no_number_of_milliseconds(serving, m
     assert (await serving.statistics())["decodeStepMs"] is None
 
 
-async def test_a_deployment_that_loads_for_longer_than_it_may_is_listed_as_stuck(stage, monkeypatch):
-    monkeypatch.setattr(served_layout, "first_start_s", lambda *_: inf)
-    await stage.ensure()
-    await stage.until("Loading")
-    while not (found := (await stage.http.get("/v1/stuck")).json()["items"]):
+async def test_a_deployment_that_loads_for_longer_than_it_may_is_listed_as_stuck(server, monkeypatch):
+    monkeypatch.setattr(served_layout, "cold_start_s", lambda *_: inf)
+    await server.ensure()
+    await server.until("Loading")
+    while not (found := (await server.http.get("/v1/stuck")).json()["items"]):
         await asyncio.sleep(0.02)
     (stuck,) = found
     assert (stuck["name"], stuck["state"], stuck["reason"]) == ("r1", "Loading", "DeadlineExceeded")
     assert stuck["seconds"] > DEPLOYMENT_STATES.states["Loading"].deadline_s
     assert "loading weights" in stuck["message"]
-    stage.app.state.serving.live["r1"].layout.loading.serves_from = stage.clock.now()
-    await stage.until("Serving")
-    assert (await stage.http.get("/v1/stuck")).json()["items"] == []
+    server.app.state.serving.live["r1"].layout.loading.serves_from = server.clock.now()
+    await server.until("Serving")
+    assert (await server.http.get("/v1/stuck")).json()["items"] == []
 
 
 async def test_built_in_load_is_served_measured_and_metered(serving):
@@ -212,13 +214,13 @@ async def test_built_in_load_is_served_measured_and_metered(serving):
 
 
 async def test_deployments_usage_and_load_outlive_the_process(fresh):
-    async with Stage(fresh) as first:
+    async with InferServer(fresh) as first:
         await first.ensure(blockTokens=256)
         await first.until("Serving")
         await first.http.put("/v1/deployments/r1/load", json={"requestsPerSecond": 1})
         await first.openai.completions.create(model="r1", prompt="one two three", max_tokens=5)
         before = (await first.http.get("/v1/usage", params={"project": "default"})).json()
-    async with Stage(fresh) as second:
+    async with InferServer(fresh) as second:
         view = await second.until("Serving")
         assert view["blockTokens"] == 256
         assert view["load"]["requestsPerSecond"] == 1
@@ -230,27 +232,27 @@ async def test_deployments_usage_and_load_outlive_the_process(fresh):
 
 async def test_nodes_keep_their_roles_over_a_restart(fresh):
     """Weights lie where they lay: a process that starts again must not make prefill and decode change places."""
-    views = Views(NODES[4:])
-    async with Stage(fresh, views) as before:
+    views = FakeFabricViews(NODES[4:])
+    async with InferServer(fresh, views) as before:
         await before.ensure()
         await before.until("Serving")
         views.gain(*NODES[:4])
         while len(roles := (await before.until("Serving"))["roles"]) < len(NODES):
             await asyncio.sleep(0.01)
-    async with Stage(fresh, views) as after:
+    async with InferServer(fresh, views) as after:
         assert (await after.http.get("/v1/deployments/r1")).json()["roles"] == roles, "shown before it is laid out"
         assert (await after.until("Serving"))["roles"] == roles
     views.nodes = []
-    async with Stage(fresh, views) as after:
+    async with InferServer(fresh, views) as after:
         while (await after.http.get("/v1/deployments/r1")).json()["roles"]:
             await asyncio.sleep(0.01)
 
 
-async def test_a_watch_tells_of_every_state(stage):
-    first = (await stage.ensure()).json()
+async def test_a_watch_tells_of_every_state(server):
+    first = (await server.ensure()).json()
     assert first["name"] == "r1"
-    await stage.until("Serving")
-    changes = stage.app.state.serving.store.records.changes_since("deployment", 0)
+    await server.until("Serving")
+    changes = server.app.state.serving.store.records.changes_since("deployment", 0)
     states = [json.loads(change.body)["state"] for change in changes]
     assert [state for at, state in enumerate(states) if at == 0 or states[at - 1] != state] == [
         "Pending",

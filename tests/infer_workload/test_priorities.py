@@ -20,7 +20,7 @@ from matrixcommon.model.errors import Overloaded
 PLACES = 64
 
 
-def an_engine(spec=None, nodes=6):
+def make_engine(spec=None, nodes=6):
     """Decode dies with one place each, 64 in all, unless the spec says otherwise."""
     shape = spec or DeploymentShape(batch_per_npu=2)
     return Engine(lay_out(healthy_fabric(nodes), load_model(), load_calibration(), shape))
@@ -37,7 +37,7 @@ def submitted(engine, count, priority=0, tokens_in=2000, tokens_out=300, first=0
 
 
 def test_earlier_priorities_begin_first_and_within_one_who_came_first():
-    engine = an_engine()
+    engine = make_engine()
     submitted(engine, PLACES, priority=-9)
     waiting = [submitted(engine, 1, priority, first=100 + at)[0] for at, priority in enumerate((3, 0, 3, -1, 0))]
     assert [request.number for request in waiting if request.die is None] == [100, 101, 102, 103, 104]
@@ -50,7 +50,7 @@ def test_earlier_priorities_begin_first_and_within_one_who_came_first():
 
 
 def test_the_last_of_the_latest_priority_gives_up_its_room_and_is_computed_again():
-    engine = an_engine()
+    engine = make_engine()
     early = submitted(engine, PLACES // 2, priority=1, tokens_out=800)
     engine.advance(1.0)
     late = submitted(engine, PLACES // 2, priority=2, tokens_out=800, first=100)
@@ -72,7 +72,7 @@ def test_the_last_of_the_latest_priority_gives_up_its_room_and_is_computed_again
 
 
 def test_nobody_gives_up_room_for_its_own_priority():
-    engine = an_engine()
+    engine = make_engine()
     submitted(engine, PLACES, priority=1)
     waits = submitted(engine, 1, priority=1, first=100)[0]
     assert waits.die is None
@@ -81,7 +81,7 @@ def test_nobody_gives_up_room_for_its_own_priority():
 
 
 def test_a_prompt_overtakes_in_the_queue_but_not_whoever_computes_its_blocks():
-    engine = an_engine(DeploymentShape(), nodes=4)
+    engine = make_engine(DeploymentShape(), nodes=4)
     instance = engine.prefill.instances[0]
     submitted(engine, 1, tokens_in=100_000)
     maker = submitted(engine, 1, priority=5, tokens_in=1024, first=1, blocks=(1, 2))[0]
@@ -102,7 +102,7 @@ OBJECTIVE = ServingObjective(ttft_s=2.0, tpot_s=0.05)
 @pytest.mark.parametrize("batch", [2, None])
 def test_under_overload_later_priorities_are_refused_first_and_earlier_ones_are_in_time(batch):
     spec = DeploymentRequest(instance="i", objective=OBJECTIVE, batch_per_npu=batch)
-    engine, door = an_engine(spec, nodes=4), Admission()
+    engine, door = make_engine(spec, nodes=4), Admission()
     refused, taken = {0: 0, 1: 0}, {0: [], 1: []}
     for number in range(1500):
         engine.advance(number / 30.0)
@@ -126,7 +126,7 @@ def test_under_overload_later_priorities_are_refused_first_and_earlier_ones_are_
 
 def test_a_queue_of_later_priorities_does_not_refuse_earlier_ones():
     spec = DeploymentRequest(instance="i", queue_max=3, batch_per_npu=2)
-    engine, door = an_engine(spec), Admission()
+    engine, door = make_engine(spec), Admission()
     submitted(engine, PLACES, priority=-1)
     submitted(engine, 3, priority=7, first=100)
 

@@ -10,14 +10,14 @@ from infer_workload.experiments.validation.settings import decode_timing, prefil
 from infer_workload.experiments.validation.settings import whole_fabric as paper_fabric
 from infer_workload.timing.calibration import Calibration, entries, load_calibration
 from infer_workload.timing.collectives import Exchange, cache_fetch_s
-from infer_workload.timing.decode import StepOptions, waits
-from infer_workload.timing.experts import lay_experts
+from infer_workload.timing.decode import StepOptions, straggler_factor
+from infer_workload.timing.experts import place_experts
 from infer_workload.timing.fabric import UB, Fabric, PortRates
 from infer_workload.timing.model import load_model
 from infer_workload.timing.operators import ATTENTION, CUBE, EXPERTS, VECTOR, Die, Operator
 from infer_workload.timing.operators import UB as PORT
-from infer_workload.timing.routing import hottest, imbalance, packed, replicas
-from infer_workload.timing.schedule import paired_s, pipelined_s, serial_s, side_by_side_s, split
+from infer_workload.timing.routing import count_replicas, hottest, imbalance, pack_experts
+from infer_workload.timing.schedule import concurrent_s, paired_s, pipelined_s, serial_s, split_cores
 
 HOLDING = load_calibration()
 
@@ -136,7 +136,7 @@ def test_reused_tokens_are_not_computed_but_still_attended_to():
 
 @given(dies=st.integers(1, 768))
 def test_every_routed_expert_lives_somewhere(dies):
-    layout = lay_experts(dies, load_model())
+    layout = place_experts(dies, load_model())
     assert layout.routed_slots >= 256
     assert layout.experts_per_die >= 1
     assert layout.shared_dies + layout.routed_slots // layout.routed_per_die == dies
@@ -145,14 +145,14 @@ def test_every_routed_expert_lives_somewhere(dies):
 
 
 def test_the_papers_expert_layouts():
-    decode = lay_experts(320, load_model())
+    decode = place_experts(320, load_model())
     assert (decode.experts_per_die, decode.shared_dies, decode.redundant(256)) == (1, 32, 32)
-    prefill = lay_experts(32, load_model(), redundant_per_die=1)
+    prefill = place_experts(32, load_model(), redundant_per_die=1)
     assert (prefill.experts_per_die, prefill.redundant(256)) == (10, 32)
 
 
 def test_experts_even_out_when_a_die_has_more_of_them():
-    uneven = [imbalance(lay_experts(dies, load_model()), 256, 10_000, HOLDING) for dies in (256, 64, 16)]
+    uneven = [imbalance(place_experts(dies, load_model()), 256, 10_000, HOLDING) for dies in (256, 64, 16)]
     assert uneven == sorted(uneven, reverse=True)
     assert uneven[-1] > 1
 
@@ -164,7 +164,7 @@ def test_redundant_copies_even_out_what_eplb_knows():
 
 
 def test_few_streams_of_text_are_less_even_than_many():
-    layout = lay_experts(32, load_model(), redundant_per_die=1)
+    layout = place_experts(32, load_model(), redundant_per_die=1)
     uneven = [imbalance(layout, 256, streams, HOLDING) for streams in (1, 4, 64, 1024, 1e9)]
     assert uneven == sorted(uneven, reverse=True)
     assert uneven[-1] < 1.05
@@ -172,17 +172,17 @@ def test_few_streams_of_text_are_less_even_than_many():
 
 def test_eplb_copies_the_hottest_and_packs_evenly():
     popularity = [8.0, 1.0, 1.0, 1.0]
-    copies = replicas(popularity, 6)
+    copies = count_replicas(popularity, 6)
     assert copies == [3, 1, 1, 1]
-    placed = packed(popularity, copies, 3, 2)
+    placed = pack_experts(popularity, copies, 3, 2)
     assert sorted(len(die) for die in placed) == [2, 2, 2]
     assert all(0 in die for die in placed)
 
 
 def test_ranks_that_are_waited_for_cost_more_the_more_there_are():
-    assert waits(HOLDING, 1) == 1.0
-    assert waits(HOLDING, 288) == pytest.approx(1 + HOLDING.straggle_share)
-    assert waits(HOLDING, 32) < waits(HOLDING, 320)
+    assert straggler_factor(HOLDING, 1) == 1.0
+    assert straggler_factor(HOLDING, 288) == pytest.approx(1 + HOLDING.straggle_share)
+    assert straggler_factor(HOLDING, 32) < straggler_factor(HOLDING, 320)
 
 
 def cube(seconds: float, read: float = 0.0) -> Operator:
@@ -200,13 +200,13 @@ def test_an_operator_takes_its_slowest_part_and_its_start():
 
 
 def test_side_by_side_is_the_longer_unless_both_want_hbm():
-    assert side_by_side_s([cube(1.0)], [cube(1.0)], 0.5, 0.5) == 2.0
-    assert side_by_side_s([cube(0.0, 1.0)], [cube(0.0, 1.0)], 0.5, 0.5) == pytest.approx(2.0)
-    assert side_by_side_s([cube(0.1, 1.0)], [cube(0.5, 0.0)], 0.5, 0.5) == pytest.approx(1.0)
+    assert concurrent_s([cube(1.0)], [cube(1.0)], 0.5, 0.5) == 2.0
+    assert concurrent_s([cube(0.0, 1.0)], [cube(0.0, 1.0)], 0.5, 0.5) == pytest.approx(2.0)
+    assert concurrent_s([cube(0.1, 1.0)], [cube(0.5, 0.0)], 0.5, 0.5) == pytest.approx(1.0)
 
 
 def test_the_split_of_the_cores_balances_both_streams():
-    assert split([cube(2.0)], [cube(1.01)], 24, 0.5) == 16
+    assert split_cores([cube(2.0)], [cube(1.01)], 24, 0.5) == 16
     assert paired_s([cube(2.0)], [cube(1.0)], 24, 0.5) == pytest.approx(3.0)
 
 

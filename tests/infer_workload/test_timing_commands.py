@@ -10,7 +10,7 @@ from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.experiments.operator_table import decode_table, prefill_table
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
-from infer_workload.timing.data_files import names
+from infer_workload.timing.data_files import list_packaged
 from infer_workload.timing.model import load_model
 from tests.services.matrixctl.inprocess import run_matrixctl
 
@@ -34,8 +34,8 @@ def test_two_streams_take_less_than_their_operators_together(capsys):
     assert 1 <= found["attention_cores"] <= 23
 
 
-@pytest.mark.parametrize("machine", names("machines"))
-@pytest.mark.parametrize("model", names("models"))
+@pytest.mark.parametrize("machine", list_packaged("machines"))
+@pytest.mark.parametrize("model", list_packaged("models"))
 @pytest.mark.parametrize("phase", ["decode", "prefill"])
 def test_each_model_has_a_table_for_both_phases_on_each_machine(capsys, machine, model, phase):
     words = ("--machine", machine, "--model", model, "--phase", phase)
@@ -49,7 +49,7 @@ def test_each_model_has_a_table_for_both_phases_on_each_machine(capsys, machine,
     assert f" dies of {machine}: " in out
 
 
-@pytest.mark.parametrize("machine", names("machines"))
+@pytest.mark.parametrize("machine", list_packaged("machines"))
 def test_a_table_is_of_the_step_that_a_deployment_on_that_machine_takes(machine):
     current = load_calibration(machine)
     served = lay_out(healthy_fabric(32, current), load_model(), current, DeploymentShape(context_cache=False))

@@ -10,7 +10,7 @@ from functools import lru_cache
 from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.collectives import Exchange
 from infer_workload.timing.decode import DecodeTiming, StepOptions
-from infer_workload.timing.experts import lay_experts
+from infer_workload.timing.experts import place_experts
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel, load_model
@@ -38,7 +38,7 @@ def decode_timing(
 ) -> DecodeTiming:
     """Return the timing of a decode pool of that many dies on a fault-free fabric."""
     served = model or load_model()
-    layout = lay_experts(dies, served)
+    layout = place_experts(dies, served)
     return DecodeTiming(served, calibration, exchange(dies, calibration, served), layout, options or StepOptions())
 
 
@@ -52,7 +52,7 @@ def prefill_timing(
     """Return the timing of a prefill instance of that many dies on a fault-free fabric, with one redundant expert per
     die."""
     served = model or load_model()
-    layout = lay_experts(dies, served, redundant_per_die=1)
+    layout = place_experts(dies, served, redundant_per_die=1)
     return PrefillTiming(served, calibration, exchange(dies, calibration, served), layout, balanced, microbatch)
 
 
@@ -92,7 +92,7 @@ def a2_decode_rate(machine: Calibration, context: float, tpot_s: float = 0.1, mi
     """Decode tokens per second and card on four servers."""
     cards, model = 32, load_model()
     timing = DecodeTiming(
-        model, machine, exchange(cards, machine), lay_experts(cards, model), StepOptions(microbatch=microbatch)
+        model, machine, exchange(cards, machine), place_experts(cards, model), StepOptions(microbatch=microbatch)
     )
     return rate_within(lambda batch: timing.exact_step_s(batch, batch * context), timing.tokens_per_step, tpot_s)
 
@@ -101,7 +101,7 @@ def a2_prefill_rate(machine: Calibration, microbatch: bool = False) -> float:
     """Prefill tokens per second and card on two servers: eight prompts of 2,048 tokens at once, two cards for each."""
     cards, prompts, model = 16, 8, load_model()
     timing = PrefillTiming(
-        model, machine, exchange(cards, machine), lay_experts(cards, model), microbatch=microbatch,
+        model, machine, exchange(cards, machine), place_experts(cards, model), microbatch=microbatch,
         heads_exchange=exchange(cards // prompts, machine),
     )  # fmt: skip
     return 2048 * prompts / cards / timing.exact_chunk_s([(2048, 0)] * prompts)

@@ -18,7 +18,7 @@ RETRY_AFTER_S = 2
 FULL_RETRY_AFTER_S = 10
 
 
-class Target(Protocol):
+class ActivationTarget(Protocol):
     """What the waiting of requests needs to know of their deployment."""
 
     name: str
@@ -36,29 +36,29 @@ class Target(Protocol):
     @property
     def load(self) -> object: ...
 
-    async def news(self) -> None: ...
+    async def wait_for_turn(self) -> None: ...
 
 
 class Activation:
-    """The requests waiting for one deployment. `returning`: it was scaled up from zero and does not serve yet."""
+    """The requests waiting for one deployment. `activating`: it was scaled up from zero and does not serve yet."""
 
     def __init__(self, now: float = 0.0) -> None:
-        self.returning = False
+        self.activating = False
         self.waiting = 0
         self.active_at = now
         """When a request last arrived or ended."""
 
-    def holds(self, live: Target) -> bool:
+    def holds_requests(self, live: ActivationTarget) -> bool:
         """Whether new requests wait until it serves."""
-        return live.handover.idle or self.returning
+        return live.handover.scaled_to_zero or self.activating
 
-    def idle_s(self, live: Target, now: float) -> float:
+    def idle_s(self, live: ActivationTarget, now: float) -> float:
         """Seconds since a request last arrived or ran; 0 while it loads or has built-in load."""
-        if self.waiting or live.load is not None or not (live.serves or live.handover.idle):
+        if self.waiting or live.load is not None or not (live.serves or live.handover.scaled_to_zero):
             return 0.0
         return 0.0 if live.engine is not None and live.engine.in_flight else max(0.0, now - self.active_at)
 
-    async def wait(self, live: Target, clock: Clock) -> None:
+    async def wait(self, live: ActivationTarget, clock: Clock) -> None:
         """Return once it serves. Raises Unavailable if too many wait already, at the deadline, and if it will not
         return by itself."""
         most, timeout_s = live.spec.activation_queue_max, live.spec.activation_timeout_s
@@ -76,9 +76,9 @@ class Activation:
                         f"{live.name} did not become ready within {timeout_s:g} s: {live.why}",
                         retry_after_s=FULL_RETRY_AFTER_S,
                     )
-                if not self.holds(live):
+                if not self.holds_requests(live):
                     raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
-                await live.news()
+                await live.wait_for_turn()
         finally:
             self.waiting -= 1
             self.active_at = max(self.active_at, clock.now())

@@ -27,7 +27,7 @@ from infer_workload.serving.live.headroom import Headroom
 from matrixcommon.model.errors import Overloaded
 from matrixcommon.model.quantities import counted
 
-QUEUES = 2
+QUEUE_MULTIPLE = 2
 """The most requests that wait in all, in multiples of `queueMax`: those of higher priority may pass a full queue."""
 
 WAITING_SLACK = 0.03
@@ -47,7 +47,7 @@ class Admission:
     def check(self, engine: Engine, spec: DeploymentRequest, request: InferenceRequest) -> None:
         """Raise Overloaded, with the emulated seconds to wait, if the request would miss the objective."""
         candidate = _Candidate(engine, spec, request, self.headroom)
-        self.headroom.look(engine.now, engine.placement.placed)
+        self.headroom.record_placed(engine.now, engine.placement.placed)
         wait_s = candidate.wait_s()
         if wait_s > 0:
             self.refused += 1
@@ -58,7 +58,7 @@ class Admission:
                 retry_after_s=wait_s if wait_s < inf else RETRY_S,
             )
         if spec.objective is not None:
-            self.headroom.admitted(request, engine.now, candidate.prefill_s())
+            self.headroom.record_admitted(request, engine.now, candidate.prefill_s())
 
 
 @dataclass(frozen=True)
@@ -74,60 +74,68 @@ class _Candidate:
         """Seconds until it would be served in time if no other request came first; 0 if it can be admitted now."""
         engine, spec, request = self.engine, self.spec, self.request
         ahead, objective = engine.waiting.ahead_of(request.priority), spec.objective
-        full = ahead >= spec.queue_max and (ahead or not self._begins_at_once())
-        if full or len(engine.waiting) >= QUEUES * max(1, spec.queue_max):
-            return self._room_in_s(inf) or RETRY_S
+        full = ahead >= spec.queue_max and (ahead or not self._starts_immediately())
+        if full or len(engine.waiting) >= QUEUE_MULTIPLE * max(1, spec.queue_max):
+            return self._time_to_room_s(inf) or RETRY_S
         if objective is None:
             return 0.0
-        return self._late_s(objective)
+        return self._wait_for_objective_s(objective)
 
-    def _late_s(self, objective: ServingObjective) -> float:
+    def _wait_for_objective_s(self, objective: ServingObjective) -> float:
         engine, request = self.engine, self.request
         target_s = objective.tpot_s or inf
         if engine.waiting.ahead_of(request.priority):
-            return self._room_in_s(target_s)
-        place = engine.placement.find_place(request.priority, self._tokens)
-        die, leaving = place or (self._emptiest, ())
-        if die is None or tpot_s(engine.pool, die, self._tokens, leaving) > target_s or not self._leaves_room(target_s):
-            return self._room_in_s(target_s) or RETRY_S
+            return self._time_to_room_s(target_s)
+        place = engine.placement.find_place(request.priority, self._total_tokens)
+        die, leaving = place or (self._least_loaded_die, ())
+        if (
+            die is None
+            or tpot_s(engine.pool, die, self._total_tokens, leaving) > target_s
+            or not self._leaves_headroom(target_s)
+        ):
+            return self._time_to_room_s(target_s) or RETRY_S
         if (prompt := self._first_token(leaving)) is None:
             return inf
-        if objective.tpot_s is not None and (wait_s := self._slow_s(prompt, die, objective.tpot_s)) > 0:
+        if objective.tpot_s is not None and (wait_s := self._wait_for_tpot_s(prompt, die, objective.tpot_s)) > 0:
             return wait_s
         if objective.ttft_s is None:
             return 0.0
-        waits_s = 0.0 if place is not None else self._room_in_s(target_s)
-        return self._first_token_late_s(prompt, waits_s, objective.ttft_s)
+        waits_s = 0.0 if place is not None else self._time_to_room_s(target_s)
+        return self._wait_for_ttft_s(prompt, waits_s, objective.ttft_s)
 
     @property
-    def _tokens(self) -> int:
+    def _total_tokens(self) -> int:
         return self.request.prompt + self.request.output_tokens
 
     @property
-    def _emptiest(self) -> DecodeDie | None:
+    def _least_loaded_die(self) -> DecodeDie | None:
         deployment, (dies, _) = self.engine.deployment, self.engine.placement.schedulable()
-        return choose_die(dies, self._tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
+        return choose_die(dies, self._total_tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
 
-    def _leaves_room(self, target_s: float) -> bool:
+    def _leaves_headroom(self, target_s: float) -> bool:
         """Whether the dies, with this request, still have room for the expected requests of higher priority."""
         pool, deployment, priority = self.engine.pool, self.engine.deployment, self.request.priority
-        if not self.headroom.has_before(priority):
+        if not self.headroom.has_higher_priority(priority):
             return True
         per_step = pool.timing.tokens_per_step
-        places, tokens = self.headroom.places(priority, self.engine.placement.placed, current_step_s(pool) / per_step)
+        places, tokens = self.headroom.expected_places(
+            priority, self.engine.placement.placed, current_step_s(pool) / per_step
+        )
         if not places:
             return True
         dies, _ = self.engine.placement.schedulable()
         batch = (sum(each.reserved for each in dies) + 1 + places) / len(dies)
-        together = (sum(each.reserved_tokens for each in dies) + self._tokens + tokens) / len(dies)
+        together = (sum(each.reserved_tokens for each in dies) + self._total_tokens + tokens) / len(dies)
         if batch > deployment.batch_per_die or together > deployment.kv_tokens_per_die:
             return False
         return pool.timing.step_s(ceil(batch), ceil(together)) <= target_s * per_step
 
-    def _begins_at_once(self) -> bool:
+    def _starts_immediately(self) -> bool:
         """Whether it would start without waiting, which is required if `queueMax` is 0."""
         _, instances = self.engine.placement.schedulable()
-        return bool(instances) and self.engine.placement.find_place(self.request.priority, self._tokens) is not None
+        return (
+            bool(instances) and self.engine.placement.find_place(self.request.priority, self._total_tokens) is not None
+        )
 
     # The first token.
 
@@ -155,23 +163,23 @@ class _Candidate:
             engine.deployment, engine.cache.nodes, instance, request, self._match, engine.now, leaving
         )
 
-    def _first_token_late_s(self, prompt: FirstToken, waits_s: float, ttft_s: float) -> float:
+    def _wait_for_ttft_s(self, prompt: FirstToken, waits_s: float, ttft_s: float) -> float:
         """Seconds until its first token would be in time without making an admitted request late."""
         now = self.engine.now
         own_s = min(prompt.alone_s, prompt.at - now)
-        queued_s = self.headroom.wait_s(self.request.priority, prompt.at - now - own_s, self._instances)
+        queued_s = self.headroom.wait_s(self.request.priority, prompt.at - now - own_s, self._open_instances)
         late_s = waits_s + own_s + queued_s * (1 + WAITING_SLACK) - ttft_s
-        if late_s <= 0 and (before_at := self._makes_late_at(prompt, ttft_s)):
+        if late_s <= 0 and (before_at := self._delays_others_at(prompt, ttft_s)):
             return max(prompt.joins_at - now, before_at + own_s - now - ttft_s) or RETRY_S
         return max(0.0, late_s)
 
-    def _makes_late_at(self, prompt: FirstToken, ttft_s: float) -> float:
+    def _delays_others_at(self, prompt: FirstToken, ttft_s: float) -> float:
         """If it would make others in its first chunk late, counting the work that higher priorities than theirs may
         still bring: the time at which that chunk would end without it. 0 if it makes none late."""
-        counted = [each for each in prompt.finishing_with if self._counts(each)]
+        counted = [each for each in prompt.finishing_with if self._must_not_delay(each)]
         joins_s = prompt.joins_at - self.engine.now
         ends_at = {
-            priority: prompt.finishing_with_at + self.headroom.work_s(priority, joins_s, self._instances)
+            priority: prompt.finishing_with_at + self.headroom.work_s(priority, joins_s, self._open_instances)
             for priority in {each.priority for each in counted}
         }
         due_at = [each.arrived_at + ttft_s for each in counted if each.arrived_at + ttft_s < ends_at[each.priority]]
@@ -181,16 +189,16 @@ class _Candidate:
         return before_at if max(due_at) >= before_at else 0.0
 
     @property
-    def _instances(self) -> int:
+    def _open_instances(self) -> int:
         return len(self.engine.placement.schedulable()[1])
 
-    def _counts(self, other: InferenceRequest) -> bool:
+    def _must_not_delay(self, other: InferenceRequest) -> bool:
         """Whether this request must not delay the first token of the other."""
         return other.priority <= self.request.priority and other.first_token_at < 0
 
     # The tokens after it.
 
-    def _slow_s(self, prompt: FirstToken, die: DecodeDie, target_s: float) -> float:
+    def _wait_for_tpot_s(self, prompt: FirstToken, die: DecodeDie, target_s: float) -> float:
         """Seconds until its tokens would be in time, at the pace that 99 of 100 answers of its length keep. Requests
         that would be late even on an empty pool are admitted: they would be no faster later."""
         engine, tokens = self.engine, self.request.output_tokens - 1
@@ -202,7 +210,7 @@ class _Candidate:
         steps, step_s = max_steps(pool, tokens), current_step_s(pool)
         if moving_s + steps * step_s <= tokens * target_s:
             return 0.0
-        alone_s = pool.timing.step_s(1, self._tokens)
+        alone_s = pool.timing.step_s(1, self._total_tokens)
         if transfer_s(deployment, prompt.instance, die, length, length) + steps * alone_s > tokens * target_s:
             return 0.0
         pause_s = pool.paused_until - engine.now - tokens * target_s
@@ -212,9 +220,9 @@ class _Candidate:
         kept = max(0.0, within_s - alone_s) / max(within_s, step_s - alone_s)  # step time is linear in requests
         return time_to_finish_s(pool, (1.0 - kept) * len(engine.in_flight) / max(1, pool.active), engine.now) or RETRY_S
 
-    def _room_in_s(self, target_s: float) -> float:
+    def _time_to_room_s(self, target_s: float) -> float:
         """Seconds until a die has room for it within a target time per token; infinity if that is unknown."""
-        pool, deployment, tokens = self.engine.pool, self.engine.deployment, self._tokens
+        pool, deployment, tokens = self.engine.pool, self.engine.deployment, self._total_tokens
         step_s = target_s * pool.timing.tokens_per_step
 
         def fits(die: DecodeDie, requests: int, reserved: int) -> bool:

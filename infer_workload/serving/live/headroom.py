@@ -18,7 +18,7 @@ from infer_workload.engine.request import InferenceRequest
 WINDOW_S = 60.0
 """Time constant of the averages: a request this old counts by a factor of e less."""
 
-FORGOTTEN = 0.01
+REQUESTS_MIN = 0.01
 """A priority is dropped when fewer of its requests than this still count."""
 
 PRIORITIES_MAX = 32
@@ -26,7 +26,7 @@ PRIORITIES_MAX = 32
 
 
 @dataclass(slots=True)
-class _Seen:
+class _PriorityLoad:
     """The recent requests of one priority: sums over them, decayed to `at`."""
 
     since: float
@@ -59,34 +59,34 @@ class Headroom:
     """The headroom of one deployment, from its requests since the start."""
 
     def __init__(self) -> None:
-        self._seen: dict[int, _Seen] = {}
+        self._loads: dict[int, _PriorityLoad] = {}
 
     def __len__(self) -> int:
         """The number of priorities seen lately."""
-        return len(self._seen)
+        return len(self._loads)
 
-    def look(self, now: float, placed: dict[int, int]) -> None:
+    def record_placed(self, now: float, placed: dict[int, int]) -> None:
         """Record the places that requests have on dies now, by priority."""
-        for priority, seen in list(self._seen.items()):
+        for priority, seen in list(self._loads.items()):
             seen.decay(now, placed.get(priority, 0))
-            if seen.requests < FORGOTTEN:
-                del self._seen[priority]
+            if seen.requests < REQUESTS_MIN:
+                del self._loads[priority]
 
-    def admitted(self, request: InferenceRequest, now: float, prefill_s: float) -> None:
+    def record_admitted(self, request: InferenceRequest, now: float, prefill_s: float) -> None:
         """Record an admitted request, and the seconds that its prompt takes an instance."""
         priority = request.priority
-        if priority not in self._seen and len(self._seen) >= PRIORITIES_MAX:
-            priority = min(self._seen, key=lambda each: abs(each - priority))
-        seen = self._seen.setdefault(priority, _Seen(now, now))
+        if priority not in self._loads and len(self._loads) >= PRIORITIES_MAX:
+            priority = min(self._loads, key=lambda each: abs(each - priority))
+        seen = self._loads.setdefault(priority, _PriorityLoad(now, now))
         seen.requests += 1
         seen.tokens += request.prompt + request.output_tokens
         seen.answers += request.output_tokens
         seen.prefill_s += prefill_s
         seen.prefill_s2 += prefill_s**2
 
-    def has_before(self, priority: int) -> bool:
+    def has_higher_priority(self, priority: int) -> bool:
         """Whether requests of an earlier priority have come lately."""
-        return bool(self._earlier(priority))
+        return bool(self._higher_priorities(priority))
 
     def wait_s(self, priority: int, wait_s: float, instances: int) -> float:
         """The longest wait of a prompt for one of so many instances, if it would be `wait_s` without further arrivals:
@@ -105,14 +105,14 @@ class Headroom:
         return share * within_s + spread * sqrt(within_s)
 
     def _work(self, priority: int, instances: int) -> tuple[float, float]:
-        earlier = self._earlier(priority)
+        earlier = self._higher_priorities(priority)
         share = sum(seen.prefill_s / seen.seconds() for seen in earlier) / instances
         return share, DEVIATIONS_99 * sqrt(sum(seen.prefill_s2 / seen.seconds() for seen in earlier) / instances)
 
-    def places(self, priority: int, placed: dict[int, int], tpot_s: float) -> tuple[float, float]:
+    def expected_places(self, priority: int, placed: dict[int, int], tpot_s: float) -> tuple[float, float]:
         """The most places on dies, and tokens in them, that earlier priorities will take beyond their present ones, at
         `tpot_s` per token: from their mean so far or, by Little's law, from their arrivals, whichever is more."""
-        earlier = self._earlier(priority)
+        earlier = self._higher_priorities(priority)
         mean = sum(max(seen.places_s, seen.answers * tpot_s) / seen.seconds() for seen in earlier)
         more = mean + DEVIATIONS_99 * sqrt(mean) - sum(number for each, number in placed.items() if each < priority)
         if more <= 0:
@@ -120,5 +120,5 @@ class Headroom:
         tokens = sum(seen.tokens for seen in earlier) / sum(seen.requests for seen in earlier)
         return more, more * tokens
 
-    def _earlier(self, priority: int) -> list[_Seen]:
-        return [seen for each, seen in self._seen.items() if each < priority]
+    def _higher_priorities(self, priority: int) -> list[_PriorityLoad]:
+        return [seen for each, seen in self._loads.items() if each < priority]

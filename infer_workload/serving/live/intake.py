@@ -40,7 +40,7 @@ class Intake:
         try:
             self.admission.check(engine, spec, request)
         except Overloaded:
-            self._statistics.arrived(engine.now, request.input_tokens)
+            self._statistics.record_arrival(engine.now, request.input_tokens)
             raise
         engine.submit(request)
         self.submitted += 1
@@ -59,19 +59,19 @@ class Intake:
     @property
     def next_arrival_at(self) -> float:
         """When the next request of built-in load arrives."""
-        return inf if self._load is None else self._load.next_at
+        return inf if self._load is None else self._load.next_arrival_at
 
     def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
         """Run this built-in load from now on; None stops it."""
         self._load = None if request is None else BuiltInLoad(request, now, self._load)
 
-    def begin_load(self, now: float) -> None:
+    def restart_load(self, now: float) -> None:
         """Restart built-in load from its beginning, as the deployment begins to serve."""
         if self._load is not None:
-            self._load.begin(now)
+            self._load.restart(now)
 
-    def play_load(self, engine: Engine, spec: DeploymentRequest, now: float) -> bool:
+    def submit_due_arrivals(self, engine: Engine, spec: DeploymentRequest, now: float) -> bool:
         """Submit the arrivals of built-in load up to `now`; True if some are left for the next turn."""
         if self._load is None:
             return False
-        return self._load.play(now, engine, self._numbers, partial(self._admit, spec))
+        return self._load.submit_due(now, engine, self._numbers, partial(self._admit, spec))

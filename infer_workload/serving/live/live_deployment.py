@@ -1,4 +1,4 @@
-"""A running deployment: its engine in emulated time, advanced by calls of `play`.
+"""A running deployment: its engine in emulated time, advanced by calls of `advance`.
 
 It accepts requests and runs built-in load; those who wait for a request are woken when something happens. When the
 layout is lost, every waiting request fails with a reason; none hangs.
@@ -28,10 +28,10 @@ from matrixcommon.model.errors import Unavailable
 
 
 class LiveDeployment(DeploymentOnFabric):
-    """One running deployment. Methods take the present emulated time and do not wait, except `news`.
+    """One running deployment. Methods take the present emulated time and do not wait, except `wait_for_turn`.
 
-    `state` and `why` are its status; `changed` is called when they or the layout change, `done(request)` when a request
-    has finished.
+    `state` and `why` are its status; `on_changed` is called when they or the layout change, `on_done(request)` when a
+    request has finished.
     """
 
     def __init__(
@@ -39,8 +39,8 @@ class LiveDeployment(DeploymentOnFabric):
         name: str,
         request: DeploymentRequest,
         seed: int,
-        changed: Callable[[LiveDeployment], None],
-        done: Callable[[InferenceRequest], None],
+        on_changed: Callable[[LiveDeployment], None],
+        on_done: Callable[[InferenceRequest], None],
         previous: Pools | None = None,
         model: ServedModel | None = None,
         machine: Calibration | None = None,
@@ -51,18 +51,18 @@ class LiveDeployment(DeploymentOnFabric):
         self.statistics = Statistics()
         layout = ServedLayout(request, seed, self.statistics, self._finished, previous, model, machine)
         activation = Activation()
-        super().__init__(request, layout, activation, Intake(activation, self.statistics), lambda: changed(self))
-        self.lending: MemoryGrant | None = None
+        super().__init__(request, layout, activation, Intake(activation, self.statistics), lambda: on_changed(self))
+        self.memory_grant: MemoryGrant | None = None
         self.counting_since = 0.0
         self.stream_count = 0
-        self._done = done
+        self._done = on_done
 
     # Requests.
 
     def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
         """Submit a request that has waited `waited_s` for activation. Raises ContextTooLong, Overloaded if it would not
         be served in time, Unavailable if the deployment does not serve."""
-        self.play(now)
+        self.advance(now)
         engine = self.engine
         if engine is None or not self.serves:
             raise Unavailable(f"{self.name} is {self.state}: {self.why}", retry_after_s=RETRY_AFTER_S)
@@ -72,7 +72,7 @@ class LiveDeployment(DeploymentOnFabric):
     def tokens_of(self, request: InferenceRequest) -> int:
         return request.generated if self.engine is None else self.engine.tokens_of(request)
 
-    def lost(self, request: InferenceRequest) -> bool:
+    def is_lost(self, request: InferenceRequest) -> bool:
         """Whether the request can no longer finish because its layout is gone."""
         return not request.done and (self.engine is None or request.number not in self.engine.in_flight)
 
@@ -80,55 +80,55 @@ class LiveDeployment(DeploymentOnFabric):
         if self.engine is not None and request.number in self.engine.in_flight:
             self.intake.cancel(self.engine, request)
 
-    async def news(self) -> None:
-        """Return after the next `play`."""
-        await self._played.wait()
+    async def wait_for_turn(self) -> None:
+        """Return after the next `advance`."""
+        await self._turn_done.wait()
 
     # Time.
 
-    def next_at(self) -> float:
+    def next_event_at(self) -> float:
         """When something is next due."""
         loading = self.layout.loading
         return min(
             self.intake.next_arrival_at if self.serves else inf,
             inf if self.engine is None else self.engine.next_event_at(),
             loading.serves_from if self.state == LOADING else inf,
-            loading.paused_until if self.state == DEGRADED and loading.gain_at == inf else inf,
-            loading.gain_at,
+            loading.paused_until if self.state == DEGRADED and loading.scale_out_at == inf else inf,
+            loading.scale_out_at,
             self.handover.due_at(self.engine, self.fabric),
         )
 
-    def play(self, now: float) -> bool:
+    def advance(self, now: float) -> bool:
         """Advance everything to `now`; False if built-in load is left for the next turn."""
         engine = self.engine
         if engine is None:
-            self._wake()
+            self._notify_waiters()
             return True
         loading = self.layout.loading
-        if loading.gain_at <= now:
-            engine.advance(loading.gain_at)
+        if loading.scale_out_at <= now:
+            engine.advance(loading.scale_out_at)
             self._scale_out_ready(now, now + ROLE_CHANGE_S)
         if self.state == LOADING and loading.serves_from <= now:
             self._begin_to_serve(now)
-        left = self._play_load(now)
+        left = self._submit_due_arrivals(now)
         if not left:
             engine.advance(now)
-            self._hand_over(now)
+            self._advance_handover(now)
         engine = self.engine
         if engine is None:
             return True
-        rebuilt = loading.paused_until <= engine.now and loading.gain_at == inf
+        rebuilt = loading.paused_until <= engine.now and loading.scale_out_at == inf
         if self.state == DEGRADED and rebuilt:
             self._set_state(SERVING, layout_text(self.layout.pools_view()))
-        self._wake()
+        self._notify_waiters()
         return not left
 
     def _begin_to_serve(self, now: float) -> None:
-        self.activation.returning = False
+        self.activation.activating = False
         self.activation.active_at = self.layout.loading.serves_from
         self.layout.weights.record_read(self.layout.model)
         self._set_state(SERVING, layout_text(self.layout.pools_view()))
-        self.intake.begin_load(now)
+        self.intake.restart_load(now)
 
     # Views.
 
@@ -138,5 +138,5 @@ class LiveDeployment(DeploymentOnFabric):
 
     def _finished(self, request: InferenceRequest) -> None:
         self.activation.active_at = request.finished_at
-        self.statistics.finished(request)
+        self.statistics.record_finished(request)
         self._done(request)

@@ -22,18 +22,18 @@ LAG_S_MAX = 600.0
 
 
 class BuiltInLoad:
-    """One built-in load, restarted by `begin`; `view` counts its requests."""
+    """One built-in load, restarted by `restart`; `view` counts its requests."""
 
-    def __init__(self, request: LoadRequest, now: float, after: BuiltInLoad | None = None) -> None:
-        """`after` is the load that it replaces; prompts of the two do not share blocks."""
+    def __init__(self, request: LoadRequest, now: float, previous: BuiltInLoad | None = None) -> None:
+        """`previous` is the load that it replaces; prompts of the two do not share blocks."""
         self.view = LoadView.from_stored(request.model_dump())
-        self._first_block: int = 0 if after is None else after._next_block
+        self._first_block: int = 0 if previous is None else previous._next_block
         self._next_block: int = self._first_block
         self._arrivals: Iterator[Arrival] = iter(())
         self._next: Arrival | None = None
-        self.begin(now)
+        self.restart(now)
 
-    def begin(self, now: float) -> None:
+    def restart(self, now: float) -> None:
         """Restart the traffic from its beginning."""
         view = self.view
         self._arrivals = generate(
@@ -46,13 +46,13 @@ class BuiltInLoad:
         self._next = next(self._arrivals)
 
     @property
-    def next_at(self) -> float:
+    def next_arrival_at(self) -> float:
         return inf if self._next is None else self._next.at_s
 
-    def play(self, now: float, engine: Engine, numbers: Iterator[int], admit: Admit) -> bool:
+    def submit_due(self, now: float, engine: Engine, numbers: Iterator[int], admit: Admit) -> bool:
         """Submit the arrivals up to `now`; True if some are left for the next turn."""
         for _ in range(ARRIVALS_PER_TURN):
-            arrival = self.take(now)
+            arrival = self.pop_due(now)
             if arrival is None:
                 return False
             engine.advance(arrival.at_s)
@@ -63,9 +63,9 @@ class BuiltInLoad:
                 self.view.submitted += 1
             except (ContextTooLong, Overloaded):
                 self.view.refused += 1
-        return self.next_at <= now
+        return self.next_arrival_at <= now
 
-    def take(self, now: float) -> Arrival | None:
+    def pop_due(self, now: float) -> Arrival | None:
         """Remove and return the next arrival that is due; None if there is none."""
         while (arrival := self._next) is not None and arrival.at_s <= now:
             self._next = next(self._arrivals)

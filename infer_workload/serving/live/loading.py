@@ -16,7 +16,7 @@ class Loading:
     serves_from: float = inf
     paused_until: float = 0.0
     """When decode has rebuilt its ranks."""
-    gain_at: float = inf
+    scale_out_at: float = inf
     """When the last of the nodes has loaded: they are put to use together."""
     nodes: dict[str, float] = field(default_factory=dict)
 
@@ -28,14 +28,14 @@ class Loading:
     def wait_for(self, nodes: Mapping[str, float]) -> None:
         """Set the nodes that join, replacing any before."""
         self.nodes = dict(nodes)
-        self.gain_at = max(self.nodes.values(), default=inf)
+        self.scale_out_at = max(self.nodes.values(), default=inf)
 
-    def left_at(self, now: float) -> dict[str, float]:
+    def remaining_at(self, now: float) -> dict[str, float]:
         """The nodes still loading at `now`."""
         return {node: at for node, at in self.nodes.items() if at > now}
 
     def stop(self) -> None:
         """Forget everything that loads."""
-        self.serves_from = self.gain_at = inf
+        self.serves_from = self.scale_out_at = inf
         self.paused_until = 0.0
         self.nodes.clear()

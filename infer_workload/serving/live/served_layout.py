@@ -10,7 +10,7 @@ from infer_workload.ems.model_cache import ModelCache
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import SIZES, Deployment, Pools, lay_out
-from infer_workload.layout.recovery import Change, first_start_s
+from infer_workload.layout.recovery import LayoutChange, cold_start_s
 from infer_workload.layout.scale import PoolScale
 from infer_workload.layout.views import pools_view, roles_of
 from infer_workload.serving.live.loading import Loading
@@ -29,7 +29,7 @@ class ServedLayout:
         request: DeploymentRequest,
         seed: int,
         statistics: Statistics,
-        finished: Callable[[InferenceRequest], None],
+        on_finished: Callable[[InferenceRequest], None],
         previous: Pools | None,
         model: ServedModel | None,
         machine: Calibration | None,
@@ -39,7 +39,7 @@ class ServedLayout:
         self.calibration = machine or load_calibration(request.machine or MACHINE)
         self.model = model or load_model(request.model)
         self.weights = ModelCache(self.calibration, {self.model.name} if request.warm_model_cache else set())
-        self.lent: Mapping[str, float] | None = None
+        self.granted_bytes: Mapping[str, float] | None = None
         """Bytes granted by node for blocks of the context cache; None if memory is not allocated."""
         self.cut_off = 0
         """Requests cut off by the end or change of a layout."""
@@ -47,7 +47,7 @@ class ServedLayout:
         """Requests requeued by a change of layout."""
         self._seed = seed
         self._statistics = statistics
-        self._finished = finished
+        self._on_finished = on_finished
         self._previous = previous
         """The roles of nodes when the last process ended: they still have the weights."""
 
@@ -59,12 +59,20 @@ class ServedLayout:
         )
         self._previous = None
         heard = self._statistics
-        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived, heard.given_up)
-        self.engine.set_granted_memory(self.lent)
-        self.loading.start(now, first_start_s(deployment, self.weights))
-        self.loading.gain_at = inf
+        self.engine = Engine(
+            deployment,
+            self._seed,
+            now,
+            self._on_finished,
+            heard.record_tokens,
+            heard.record_arrival,
+            heard.record_aborted,
+        )
+        self.engine.set_granted_memory(self.granted_bytes)
+        self.loading.start(now, cold_start_s(deployment, self.weights))
+        self.loading.scale_out_at = inf
 
-    def load_more(self, fabric: Fabric, spec: DeploymentRequest, scale: PoolScale | None, now: float) -> None:
+    def reload(self, fabric: Fabric, spec: DeploymentRequest, scale: PoolScale | None, now: float) -> None:
         """Adopt a new view while still loading; if nodes joined, loading starts over."""
         engine = self.engine
         assert engine is not None
@@ -73,9 +81,9 @@ class ServedLayout:
         deployment = lay_out(fabric, self.model, self.calibration, spec, present, scale, at_any_size=True)
         engine.apply_layout(deployment, 0.0, 0.0)
         if set(fabric.nodes) - before:
-            self.loading.start(now, first_start_s(deployment, self.weights))
+            self.loading.start(now, cold_start_s(deployment, self.weights))
 
-    def apply(self, change: Change, now: float) -> int:
+    def apply(self, change: LayoutChange, now: float) -> int:
         """Switch to another layout. Return how many requests were requeued."""
         engine = self.engine
         assert engine is not None
@@ -109,7 +117,7 @@ class ServedLayout:
     def pools_view(self) -> PoolsView:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment, self.engine.cache)
 
-    def forget_beyond(self, nodes: Collection[str]) -> bool:
+    def forget_roles_outside(self, nodes: Collection[str]) -> bool:
         """Of the roles from a former process, keep only those on `nodes`. Return whether there were others."""
         before = self._previous
         if self.engine is not None or before is None or before.nodes <= set(nodes):

@@ -62,12 +62,13 @@ class Histogram:
 
 
 class Statistics:
-    """Statistics fed by the engine: `emitted` for decode tokens, `arrived`, `finished` and `given_up` for requests."""
+    """Statistics fed by the engine: `record_tokens` for decode tokens, `record_arrival`, `record_finished` and
+    `record_aborted` for requests."""
 
     def __init__(self) -> None:
         self.prompt_tokens = 0
         self.generated_tokens = 0
-        self.prompt_tokens_given_up = self.generated_tokens_given_up = 0
+        self.prompt_tokens_aborted = self.generated_tokens_aborted = 0
         """Tokens of requests that ended early, if they had generated any: of their prompts, and of their answers."""
         self.requests = 0
         self.by_reason = {"stop": 0, "length": 0}
@@ -79,7 +80,7 @@ class Statistics:
         self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
         self._done: deque[tuple[float, float, float, int]] = deque(maxlen=FINISHED_KEPT)
 
-    def arrived(self, at: float, tokens: int) -> None:
+    def record_arrival(self, at: float, tokens: int) -> None:
         """Record the arrival of a request with so many prompt tokens. Requests refused for load count: they are
         demand."""
         self._arrived.append((at, tokens))
@@ -95,7 +96,7 @@ class Statistics:
         whole = window_s / (now - since) if count == ARRIVED_KEPT and since < now else 1.0
         return round(count * whole), round(tokens * whole)
 
-    def emitted(self, start: float, end: float, tokens: float) -> None:
+    def record_tokens(self, start: float, end: float, tokens: float) -> None:
         """Spread the tokens evenly over the seconds they came in."""
         first, last = floor(start), floor(end)
         if first == last:
@@ -108,7 +109,7 @@ class Statistics:
         if len(self._seconds) > 2 * KEPT_S:
             self._seconds = {at: current for at, current in self._seconds.items() if at > last - KEPT_S}
 
-    def finished(self, request: InferenceRequest) -> None:
+    def record_finished(self, request: InferenceRequest) -> None:
         self.requests += 1
         self.prompt_tokens += request.input_tokens
         self.generated_tokens += request.output_tokens
@@ -130,11 +131,11 @@ class Statistics:
         current["request_prompt_tokens"].observe(request.input_tokens)
         current["request_generation_tokens"].observe(request.output_tokens)
 
-    def given_up(self, request: InferenceRequest, generated: int) -> None:
+    def record_aborted(self, request: InferenceRequest, generated: int) -> None:
         """Record a request that ended before its last token, cancelled or cut off, with `generated` tokens so far."""
         if generated:
-            self.prompt_tokens_given_up += request.input_tokens
-            self.generated_tokens_given_up += generated
+            self.prompt_tokens_aborted += request.input_tokens
+            self.generated_tokens_aborted += generated
 
     def tokens_per_second(self, now: float, window_s: float) -> float:
         """Mean over the whole seconds of the window that ends with the last whole second."""

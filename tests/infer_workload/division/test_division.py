@@ -9,18 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infer_workload.layout.deployment import Pools
-from infer_workload.layout.division import NOTHING, Claim, divide, entitled
+from infer_workload.layout.division import NO_POOLS, Claim, divide, entitlements
 
 NODES = [f"n{number:02}" for number in range(12)]
 
 
-def claim(name, size=None, at=(), least=None, running=None, **more):
+def claim(name, size=None, at=(), nodes_min=None, running=None, **more):
     """One that computes on these nodes, the first third of them for prefill."""
     at = [NODES[number] for number in at]
     reading = max(1, len(at) // 3) if at else 0
-    pools = Pools((tuple(at[:reading]),), tuple(at[reading:]), tuple(at)) if at else NOTHING
-    least = (2 if at or size is None else size) if least is None else least
-    return Claim(name, size, least, pools, running=bool(at) if running is None else running, **more)
+    pools = Pools((tuple(at[:reading]),), tuple(at[reading:]), tuple(at)) if at else NO_POOLS
+    nodes_min = (2 if at or size is None else size) if nodes_min is None else nodes_min
+    return Claim(name, size, nodes_min, pools, running=bool(at) if running is None else running, **more)
 
 
 @pytest.mark.parametrize(
@@ -38,24 +38,26 @@ def claim(name, size=None, at=(), least=None, running=None, **more):
         pytest.param(9, [claim("a", 8), claim("b", 8, at=range(8))], [0, 9], id="nor for lack of nodes"),
         pytest.param(12, [claim("a", at=range(12)), claim("b", 11)], [12, 0], id="nor without a size"),
         pytest.param(12, [claim("a", at=range(12)), claim("b", 10)], [2, 10], id="but for all that it does not need"),
-        pytest.param(12, [claim("a", at=range(12), keeps=3), claim("b", 10)], [12, 0], id="or cannot do without"),
-        pytest.param(12, [claim("a", at=range(12), keeps=3), claim("b", 9)], [3, 9], id="which is more than to begin"),
-        pytest.param(12, [claim("a", keeps=9), claim("b", 9)], [3, 9], id="and counts once it serves"),
-        pytest.param(12, [claim("a", at=range(6), keeps=99), claim("b")], [6, 6], id="nobody grows by that"),
+        pytest.param(12, [claim("a", at=range(12), kept_min=3), claim("b", 10)], [12, 0], id="or cannot do without"),
+        pytest.param(
+            12, [claim("a", at=range(12), kept_min=3), claim("b", 9)], [3, 9], id="which is more than to begin"
+        ),
+        pytest.param(12, [claim("a", kept_min=9), claim("b", 9)], [3, 9], id="and counts once it serves"),
+        pytest.param(12, [claim("a", at=range(6), kept_min=99), claim("b")], [6, 6], id="nobody grows by that"),
         pytest.param(12, [claim("a", 0), claim("b")], [0, 12], id="scaled to zero it has none"),
         pytest.param(
             12, [claim("a", 4, at=range(3)), claim("b", at=range(3, 12))], [4, 8], id="what is lost comes back"
         ),
         pytest.param(3, [claim("a", 4, at=[0]), claim("b", at=[1, 2])], [1, 2], id="the rest serve on"),
-        pytest.param(5, [claim("a"), claim("b", least=4)], [5, 0], id="a model that needs more waits for it"),
+        pytest.param(5, [claim("a"), claim("b", nodes_min=4)], [5, 0], id="a model that needs more waits for it"),
         pytest.param(0, [claim("a"), claim("b")], [0, 0], id="nothing is there"),
     ],
 )
 def test_how_many_nodes_each_has(nodes, claims, counts):
-    assert list(entitled(NODES[:nodes], claims).values()) == counts
+    assert list(entitlements(NODES[:nodes], claims).values()) == counts
 
 
-def test_who_has_too_many_hands_them_over_and_only_then_they_are_anothers():
+def test_surplus_nodes_are_handed_over_before_another_has_them():
     first, second = claim("a", at=range(12)), claim("b", 4)
     parts = divide(NODES, [first, second])
     assert parts["a"].nodes == set(NODES), "its requests run there still"
@@ -79,14 +81,14 @@ def test_whole_prefill_instances_and_decode_nodes_are_kept_in_proportion():
 
 
 def test_nothing_is_handed_over_while_something_else_has_to_end():
-    parts = divide(NODES, [claim("a", at=range(12), settling=True), claim("b", 4)])
+    parts = divide(NODES, [claim("a", at=range(12), handover_blocked=True), claim("b", 4)])
     assert parts["a"].yields == set()
     going = frozenset(NODES[9:])
-    parts = divide(NODES, [claim("a", at=range(12), settling=True, yields=going), claim("b", 4)])
+    parts = divide(NODES, [claim("a", at=range(12), handover_blocked=True, yields=going), claim("b", 4)])
     assert parts["a"].yields == going, "what is handed over stays so"
 
 
-def test_nodes_that_leave_are_given_to_nobody_and_replaced():
+def test_leaving_nodes_are_assigned_to_nobody_and_replaced():
     parts = divide(NODES, [claim("a", 4, at=range(4)), claim("b", 4, at=range(4, 8))], leaving=NODES[:4])
     assert parts["a"].nodes > set(NODES[:4]), "it has them until they are gone, and others beside"
     assert len(parts["a"].nodes - set(NODES[:4])) == 4
@@ -94,7 +96,7 @@ def test_nodes_that_leave_are_given_to_nobody_and_replaced():
     assert parts["b"].nodes == set(NODES[8:])
 
 
-def test_nodes_that_two_claim_are_the_firsts():
+def test_nodes_claimed_twice_belong_to_the_first_claim():
     """As those of a version were that had all deployments on all nodes."""
     both = [claim("a", at=range(12), running=False), claim("b", at=range(12), running=False)]
     parts = divide(NODES, both)
@@ -102,14 +104,14 @@ def test_nodes_that_two_claim_are_the_firsts():
     assert not parts["a"].nodes & parts["b"].nodes
 
 
-def test_who_loads_is_not_given_others_nodes_in_exchange():
+def test_a_loading_deployment_swaps_no_nodes_with_others():
     assigned = frozenset(NODES[8:10])
     claims = [claim("a", 5, at=range(4)), claim("b", at=range(4, 8), assigned=assigned)]
     parts = divide(NODES, claims)
     assert assigned <= parts["b"].nodes
 
 
-def test_successors_are_the_deployments_whose_members_they_follow():
+def test_a_successor_belongs_to_the_deployment_of_its_predecessor():
     """As all of an instance moves: both have theirs beside their own, and nobody grows into the other's."""
     members, successors = NODES[:6], NODES[6:]
     follows = dict(zip(successors, members, strict=True))
@@ -139,13 +141,13 @@ events = st.lists(
 )
 
 
-class Lives:
+class DivisionModel:
     """Deployments that use what they are given at once, and hand over what they are to when told to `play`."""
 
     def __init__(self):
         self.nodes, self.leaving, self.claims, self.asked = set(NODES), set(), {}, 0
 
-    def happens(self, kind, number, size):
+    def apply_event(self, kind, number, size):
         node, names = NODES[number], list(self.claims)
         name = names[number % len(names)] if names else ""
         if kind == "ask" and len(names) < 4:
@@ -155,8 +157,8 @@ class Lives:
             del self.claims[name]
         elif kind == "resize" and names:
             before = self.claims[name]
-            least = 2 if size is None or before.pools.nodes else size
-            self.claims[name] = replace(before, size=size, least=least)
+            nodes_min = 2 if size is None or before.pools.nodes else size
+            self.claims[name] = replace(before, size=size, nodes_min=nodes_min)
         elif kind in ("lose", "join"):
             (self.nodes.discard if kind == "lose" else self.nodes.add)(node)
         elif kind in ("drain", "undrain"):
@@ -180,33 +182,33 @@ class Lives:
                 assert before[name] & self.nodes <= part.nodes, "nobody is put out of where it computes"
                 stays = (part.nodes - part.yields) & self.nodes - self.leaving
                 could = before[name] & self.nodes - self.leaving
-                assert len(stays) >= min(there.wanted, len(could)), "nor of what it asked for"
-            self.claims[name] = self.used(there, part, play)
+                assert len(stays) >= min(there.desired, len(could)), "nor of what it asked for"
+            self.claims[name] = self.updated_claim(there, part, play)
 
-    def used(self, there, part, play):
+    def updated_claim(self, there, part, play):
         nodes = part.nodes - (part.yields if play else set())
         if there.size is not None:  # what nobody asked for lies ready
             most = sorted(nodes, key=lambda node: (node not in there.pools.nodes, node))
             nodes = set(most[: max(there.size, len(nodes & there.pools.nodes) if not play else there.size)])
-        if len(nodes) < there.least and not (there.running and nodes):
-            return replace(there, pools=NOTHING, running=False)
+        if len(nodes) < there.nodes_min and not (there.running and nodes):
+            return replace(there, pools=NO_POOLS, running=False)
         decode = sorted(nodes)
-        pools = Pools((tuple(decode[:1]),), tuple(decode[1:]), ()) if decode else NOTHING
-        return replace(there, pools=pools, running=bool(decode), least=2 if decode else there.least)
+        pools = Pools((tuple(decode[:1]),), tuple(decode[1:]), ()) if decode else NO_POOLS
+        return replace(there, pools=pools, running=bool(decode), nodes_min=2 if decode else there.nodes_min)
 
 
 @given(events)
-def test_whatever_happens_no_node_is_two_deployments_and_all_settles(happened):
-    lives = Lives()
-    for event in happened:
-        lives.happens(*event)
+def test_no_node_belongs_to_two_deployments_and_all_converge(events_drawn):
+    model = DivisionModel()
+    for event in events_drawn:
+        model.apply_event(*event)
     for _ in range(8):
-        lives.settle(play=True)
-    if lives.claims:
-        due = entitled(lives.nodes, list(lives.claims.values()), lives.leaving)
-        parts = divide(lives.nodes, list(lives.claims.values()), lives.leaving)
+        model.settle(play=True)
+    if model.claims:
+        due = entitlements(model.nodes, list(model.claims.values()), model.leaving)
+        parts = divide(model.nodes, list(model.claims.values()), model.leaving)
         alone = len(due) == 1
-        assert {name: len(part.nodes - (set() if alone else lives.leaving)) for name, part in parts.items()} == {
-            name: len(lives.nodes) if alone else count for name, count in due.items()
+        assert {name: len(part.nodes - (set() if alone else model.leaving)) for name, part in parts.items()} == {
+            name: len(model.nodes) if alone else count for name, count in due.items()
         }
         assert not any(part.yields for part in parts.values())

@@ -13,22 +13,22 @@ from infer_workload.serving.status import progress
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
-from tests.infer_workload import loaded
-from tests.infer_workload.conftest import NODES, Stage
+from tests.infer_workload import loaded_deployment
+from tests.infer_workload.conftest import NODES, InferServer
 
 
-async def deployment(stage, name):
-    return (await stage.http.get(f"/v1/deployments/{name}")).json()
+async def deployment(server, name):
+    return (await server.http.get(f"/v1/deployments/{name}")).json()
 
 
 def condition(view, kind):
     return next(each for each in view["conditions"] if each["type"] == kind)
 
 
-async def until(stage, holds, *names):
+async def until(server, holds, *names):
     """Until this holds of the deployments; no node ever plays a role in two."""
     while True:
-        views = {name: await deployment(stage, name) for name in names}
+        views = {name: await deployment(server, name) for name in names}
         nodes = [node for view in views.values() for node in view["roles"]]
         assert len(nodes) == len(set(nodes)), views
         if holds(views):
@@ -60,50 +60,50 @@ async def test_one_with_sizes_has_them(serving):
     assert views["other"]["pools"]["decodeNpus"] == 16
 
 
-class Giving(loaded.Stage):
+class YieldingDeployment(loaded_deployment.LoadedDeployment):
     """One that serves under load on twelve nodes, and is to hand four of them over."""
 
-    yields = frozenset(loaded.NODES[:2] + loaded.NODES[-2:])
+    yields = frozenset(loaded_deployment.NODES[:2] + loaded_deployment.NODES[-2:])
 
     def show(self, nodes, yields=frozenset(), beside=""):
         self.generation += 1
-        fabric = Fabric.healthy(loaded.NODES, self.generation)
-        self.live.take_view(fabric, self.now, part=Part(frozenset(nodes), yields), beside=beside)
+        fabric = Fabric.healthy(loaded_deployment.NODES, self.generation)
+        self.live.apply_view(fabric, self.now, part=Part(frozenset(nodes), yields), others=beside)
 
 
 def test_nodes_are_handed_over_when_nothing_runs_there_any_more():
     """No request is sent back or cut, and nothing new begins there."""
-    stage = Giving()
-    live, before = stage.live, stage.live.engine.deployment.pools.nodes
-    assert before == set(loaded.NODES)
-    stage.show(loaded.NODES, stage.yields)
+    loaded = YieldingDeployment()
+    live, before = loaded.live, loaded.live.engine.deployment.pools.nodes
+    assert before == set(loaded_deployment.NODES)
+    loaded.show(loaded_deployment.NODES, loaded.yields)
     assert progress(live)[:2] == (True, "HandingOver")
     assert live.engine.placement.count_on_cordoned()
-    while live.engine.deployment.pools.nodes & stage.yields:
-        stage.plays(1)
-        stage.show(loaded.NODES, stage.yields)
-    assert live.engine.deployment.pools.nodes == before - stage.yields
+    while live.engine.deployment.pools.nodes & loaded.yields:
+        loaded.advance(1)
+        loaded.show(loaded_deployment.NODES, loaded.yields)
+    assert live.engine.deployment.pools.nodes == before - loaded.yields
     assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
-    stage.show(before - stage.yields, beside="of the 12 nodes of its instance other has 4")
-    stage.plays(60)
+    loaded.show(before - loaded.yields, beside="of the 12 nodes of its instance other has 4")
+    loaded.advance(60)
     assert live.state == "Serving"
-    assert set(live.engine.deployment.fabric.nodes) == before - stage.yields
+    assert set(live.engine.deployment.fabric.nodes) == before - loaded.yields
     assert progress(live)[0] is False
 
 
 def test_what_runs_there_at_the_deadline_goes_back_to_the_queue():
-    stage = Giving()
-    stage.live.intake.start_load_generator(None, stage.now)
+    loaded = YieldingDeployment()
+    loaded.live.intake.start_load_generator(None, loaded.now)
     for _ in range(128):
-        stage.live.submit(stage.now, InferenceRequest(0, stage.now, 1000, 60_000, ()))
-    stage.plays(60)
-    stage.show(loaded.NODES, stage.yields)
-    stage.plays(590)
-    assert stage.live.engine.deployment.pools.nodes == set(loaded.NODES)
-    stage.plays(15)
-    assert stage.live.engine.deployment.pools.nodes == set(loaded.NODES) - stage.yields
-    assert stage.live.layout.requeued > 0
-    assert stage.live.layout.cut_off == 0
+        loaded.live.submit(loaded.now, InferenceRequest(0, loaded.now, 1000, 60_000, ()))
+    loaded.advance(60)
+    loaded.show(loaded_deployment.NODES, loaded.yields)
+    loaded.advance(590)
+    assert loaded.live.engine.deployment.pools.nodes == set(loaded_deployment.NODES)
+    loaded.advance(15)
+    assert loaded.live.engine.deployment.pools.nodes == set(loaded_deployment.NODES) - loaded.yields
+    assert loaded.live.layout.requeued > 0
+    assert loaded.live.layout.cut_off == 0
 
 
 async def test_what_has_no_room_waits_and_says_who_has_the_nodes(serving):
@@ -151,28 +151,28 @@ async def test_a_lost_node_is_one_deployments_loss(serving):
 
 
 async def test_after_a_restart_each_has_the_nodes_that_it_had(fresh):
-    async with Stage(fresh) as stage:
-        await stage.ensure()
-        await until(stage, serve(r1=8), "r1")
-        await stage.ensure("other", prefillNpus=8, decodeNpus=16)
-        views = await until(stage, serve(r1=5, other=3), "r1", "other")
-    async with Stage(fresh) as again:
+    async with InferServer(fresh) as server:
+        await server.ensure()
+        await until(server, serve(r1=8), "r1")
+        await server.ensure("other", prefillNpus=8, decodeNpus=16)
+        views = await until(server, serve(r1=5, other=3), "r1", "other")
+    async with InferServer(fresh) as again:
         assert await until(again, serve(r1=5, other=3), "r1", "other")
         for name, view in views.items():
             assert (await deployment(again, name))["roles"] == view["roles"]
 
 
 async def test_deployments_that_an_older_version_had_on_the_same_nodes_are_parted(fresh):
-    async with Stage(fresh) as stage:
-        await stage.ensure()
-        view = await stage.until("Serving")
-        records = stage.app.state.serving.store.records
-        await stage.ensure("other", instance="nowhere")
+    async with InferServer(fresh) as server:
+        await server.ensure()
+        view = await server.until("Serving")
+        records = server.app.state.serving.store.records
+        await server.ensure("other", instance="nowhere")
         with records.transaction() as session:
-            row = stage.app.state.serving.store.deployment(session, "other")
+            row = server.app.state.serving.store.deployment(session, "other")
             row.request, row.roles = {**row.request, "instance": "i"}, view["roles"]
-        stage.app.state.serving.live.pop("other")  # nobody writes of it any more
-    async with Stage(fresh) as again:
+        server.app.state.serving.live.pop("other")  # nobody writes of it any more
+    async with InferServer(fresh) as again:
         while sum([len((await deployment(again, name))["roles"]) for name in ("r1", "other")]) > len(NODES):
             await asyncio.sleep(0.01)
         await until(again, serve(r1=4, other=4), "r1", "other")

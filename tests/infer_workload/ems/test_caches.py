@@ -9,14 +9,14 @@ from infer_workload.timing.model import load_model
 from tests.infer_workload.conftest import NODES
 
 
-async def blocks_of(stage, name="r1", **query):
-    answer = await stage.http.get(f"/v1/deployments/{name}/context-cache", params=query)
+async def blocks_of(server, name="r1", **query):
+    answer = await server.http.get(f"/v1/deployments/{name}/context-cache", params=query)
     assert answer.status_code == 200, answer.text
     return answer.json()
 
 
-async def with_blocks(stage, count=60):
-    cache = stage.app.state.serving.live["r1"].engine.cache
+async def with_blocks(server, count=60):
+    cache = server.app.state.serving.live["r1"].engine.cache
     keys = [7919 * each - 100_000 for each in range(1, count + 1)]
     cache.add_in_flight(keys, 0)
     cache.store(keys, 0)
@@ -67,18 +67,18 @@ async def test_a_page_that_is_none_is_refused(serving):
     assert (answer.status_code, answer.json()["field"]) == (422, "pageToken")
 
 
-async def test_without_a_layout_there_are_no_caches(stage):
-    await stage.ensure("nobody", instance="nowhere")
+async def test_without_a_layout_there_are_no_caches(server):
+    await server.ensure("nobody", instance="nowhere")
     for path in ("context-cache", "model-cache"):
-        assert (await stage.http.get(f"/v1/deployments/nobody/{path}")).status_code == 409
+        assert (await server.http.get(f"/v1/deployments/nobody/{path}")).status_code == 409
 
 
-async def test_models_share_the_pool_by_how_much_they_are_wanted(stage):
+async def test_models_share_the_pool_by_how_much_they_are_wanted(server):
     """671 GB and 235 GB in 8 x 90 GB of memory and 8 x 32 GB of solid state: one in each; the third in neither."""
     models = ["qwen3-235b", "kimi-k2"]
-    await stage.ensure("r1", modelCacheGbPerNode=90, modelCacheSsdGbPerNode=32, modelCacheModels=models)
-    await stage.until("Serving")
-    view = (await stage.http.get("/v1/deployments/r1/model-cache")).json()
+    await server.ensure("r1", modelCacheGbPerNode=90, modelCacheSsdGbPerNode=32, modelCacheModels=models)
+    await server.until("Serving")
+    view = (await server.http.get("/v1/deployments/r1/model-cache")).json()
     shown = {each["model"]: each for each in view["models"]}
     assert [shown[name]["tier"] for name in ("deepseek-r1", *models)] == ["Memory", "SolidState", "ObjectStore"]
     assert shown["deepseek-r1"]["served"]
@@ -94,19 +94,19 @@ async def test_models_share_the_pool_by_how_much_they_are_wanted(stage):
     assert shown["deepseek-r1"]["startS"] > current.executor_start_s + current.graph_load_s
 
 
-async def test_a_cold_pool_reads_the_object_store_first_and_the_other_models_after_it(stage):
-    await stage.ensure("r1", warmModelCache=False, modelCacheModels=["qwen3-235b"])
-    loading = await stage.until("Loading")
+async def test_a_cold_pool_reads_the_object_store_first_and_the_other_models_after_it(server):
+    await server.ensure("r1", warmModelCache=False, modelCacheModels=["qwen3-235b"])
+    loading = await server.until("Loading")
     assert loading["state"] == "Loading"
-    view = (await stage.http.get("/v1/deployments/r1/model-cache")).json()
+    view = (await server.http.get("/v1/deployments/r1/model-cache")).json()
     cold = {each["model"]: each for each in view["models"]}["deepseek-r1"]
     assert cold["tier"] == "ObjectStore"
     assert cold["loadS"] > cold["gb"] / load_calibration().obs_gbps > 250
-    await stage.until("Serving")
-    view = (await stage.http.get("/v1/deployments/r1/model-cache")).json()
+    await server.until("Serving")
+    view = (await server.http.get("/v1/deployments/r1/model-cache")).json()
     assert {each["model"]: each["tier"] for each in view["models"]}["deepseek-r1"] == "Memory"
 
 
-async def test_a_model_that_is_not_there_is_refused_with_the_field(stage):
-    answer = await stage.ensure("r1", modelCacheModels=["deepseek-r1", "nothing"])
+async def test_a_model_that_is_not_there_is_refused_with_the_field(server):
+    answer = await server.ensure("r1", modelCacheModels=["deepseek-r1", "nothing"])
     assert (answer.status_code, answer.json()["field"]) == (422, "modelCacheModels[1]")

@@ -6,44 +6,44 @@ from __future__ import annotations
 from math import inf
 
 from infer_workload.layout.recovery import plan_change
-from tests.infer_workload.test_engine import Watched
+from tests.infer_workload.test_engine import ObservedEngine
 
 SHARED = tuple(range(1, 9))
 
 
 def test_the_cache_keeps_what_a_prompt_computes_that_begins_as_a_cancelled_one():
-    watched = Watched()
-    first, second = (watched.submit(number, 4500, 2, SHARED) for number in (1, 2))
+    observed = ObservedEngine()
+    first, second = (observed.submit(number, 4500, 2, SHARED) for number in (1, 2))
     assert (first.cached, second.cached) == (0, 8 * 512), "it counts on the one before it"
-    watched.engine.cancel(second)
-    watched.engine.advance(inf)
-    assert watched.submit(3, 4500, 2, SHARED).cached_first == 8 * 512
+    observed.engine.cancel(second)
+    observed.engine.advance(inf)
+    assert observed.submit(3, 4500, 2, SHARED).cached_first == 8 * 512
 
 
 def test_a_prompt_computes_itself_what_it_counted_on_a_cancelled_one_for():
-    alone = Watched().submit(1, 4500, 2, SHARED)
-    watched = Watched()
-    first, second, third = (watched.submit(number, 4500, 2, SHARED) for number in (1, 2, 3))
+    alone = ObservedEngine().submit(1, 4500, 2, SHARED)
+    observed = ObservedEngine()
+    first, second, third = (observed.submit(number, 4500, 2, SHARED) for number in (1, 2, 3))
     instance = second.instance
-    watched.engine.cancel(first)
+    observed.engine.cancel(first)
     assert (second.cached, second.cached_first, third.cached) == (0, 0, 8 * 512), "one computes it, once"
     assert instance.backlog_tokens == 4500 + (4500 - 8 * 512)
-    watched.engine.advance(inf)
+    observed.engine.advance(inf)
     assert (alone.cached_first, third.cached_first) == (0, 8 * 512)
     assert instance.prefilled_tokens == 4500 + (4500 - 8 * 512)
     assert instance.backlog_tokens == 0
-    assert watched.submit(4, 4500, 2, SHARED).cached_first == 8 * 512
+    assert observed.submit(4, 4500, 2, SHARED).cached_first == 8 * 512
 
 
 def test_prompts_in_the_queue_compute_themselves_what_a_lost_node_had_of_them():
     """Also what they had been told of it, and for those that come after them."""
-    watched = Watched(6)
-    engine = watched.engine
+    observed = ObservedEngine(6)
+    engine = observed.engine
     blocks = tuple(range(1, 61))
-    watched.submit(0, 60 * 512, 2, blocks)
+    observed.submit(0, 60 * 512, 2, blocks)
     engine.advance(inf)
-    busy = [watched.submit(number, 150_000, 2) for number in range(1, 1 + len(engine.prefill.instances))]
-    first, second = (watched.submit(number, 60 * 512 + 100, 2, blocks) for number in (10, 11))
+    busy = [observed.submit(number, 150_000, 2) for number in range(1, 1 + len(engine.prefill.instances))]
+    first, second = (observed.submit(number, 60 * 512 + 100, 2, blocks) for number in (10, 11))
     assert first.cached == second.cached == 60 * 512
     assert first.prefill_started_at < 0
     lost = engine.deployment.pools.decode[-1]
@@ -64,15 +64,15 @@ def test_prompts_in_the_queue_compute_themselves_what_a_lost_node_had_of_them():
     assert counts.tokens_hit == rebuilt + 60 * 512, "what was computed after all was no hit"
     assert counts.blocks_hit == rebuilt // 512 + 60
     assert counts.tokens_asked == 60 * 512 + len(busy) * 150_000 + 2 * (60 * 512 + 100)
-    assert watched.submit(20, 60 * 512, 2, blocks).cached_first == 60 * 512
+    assert observed.submit(20, 60 * 512, 2, blocks).cached_first == 60 * 512
 
 
 def test_of_prompts_that_share_a_beginning_and_are_lost_together_nothing_is_kept():
-    watched = Watched()
-    requests = [watched.submit(number, 4500, 2, SHARED) for number in range(4)]
-    watched.submit(4, 4500, 2, (77, 77, 77))  # a recorder's mistake
+    observed = ObservedEngine()
+    requests = [observed.submit(number, 4500, 2, SHARED) for number in range(4)]
+    observed.submit(4, 4500, 2, (77, 77, 77))  # a recorder's mistake
     for request in requests:
-        watched.engine.cancel(request)
-    watched.engine.cancel(watched.engine.in_flight[4])
-    assert len(watched.engine.cache) == 0
-    assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
+        observed.engine.cancel(request)
+    observed.engine.cancel(observed.engine.in_flight[4])
+    assert len(observed.engine.cache) == 0
+    assert all(instance.backlog_tokens == 0 for instance in observed.engine.prefill.instances)

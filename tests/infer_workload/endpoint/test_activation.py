@@ -26,7 +26,7 @@ class Idle:
         self.handover = Handover(self.spec)
         self.handover.scale = PoolScale(0, 0)
 
-    async def news(self) -> None:
+    async def wait_for_turn(self) -> None:
         self.clock.at += 60
         self.spec = DeploymentRequest(instance="i", activation_timeout_s=600.0)
 

@@ -13,7 +13,7 @@ from infer_workload.metering.accounts import Charge
 from infer_workload.openai.answers import OPENAI
 from matrixcommon.api.authorization import EVERY_PROJECT, Principal
 from services.chassis.access import add_token
-from tests.infer_workload.conftest import Stage
+from tests.infer_workload.conftest import InferServer
 
 
 async def test_chat_through_the_openai_client(serving):
@@ -141,14 +141,14 @@ async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
     tokens = tmp_path / "tokens.json"
     add_token(tokens, "cm_admin", Principal("boss", EVERY_PROJECT, "admin"))
     add_token(tokens, "cm_agent", Principal("card", EVERY_PROJECT, "agent", "sn0-c00-n0"))
-    async with Stage(fresh, tokens=tokens) as stage:
-        answer = await stage.http.request(method, path, **({"headers": {"authorization": "Bearer cm_admin"}} | asked))
+    async with InferServer(fresh, tokens=tokens) as server:
+        answer = await server.http.request(method, path, **({"headers": {"authorization": "Bearer cm_admin"}} | asked))
         assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
         error = answer.json()["error"]
         assert (error["type"], error["code"]) == ("invalid_request_error", code)
         assert error["message"]
         assert ("allow" in answer.headers) == (status == 405)
-        other = await stage.http.request("PATCH", "/v1/deployments", headers={"authorization": "Bearer cm_admin"})
+        other = await server.http.request("PATCH", "/v1/deployments", headers={"authorization": "Bearer cm_admin"})
         assert (other.status_code, other.json()["reason"]) == (405, "MethodNotAllowed")
         assert other.headers["content-type"] == "application/problem+json"
 
@@ -163,11 +163,11 @@ async def test_a_client_that_looks_for_a_model_with_a_slash_hears_that_it_is_not
 async def test_whether_it_lives_is_answered_without_a_token_as_by_vllm(fresh, tmp_path):
     """Who looks after processes and balances load has none."""
     add_token(tmp_path / "tokens.json", "cm_admin", Principal("boss", EVERY_PROJECT, "admin"))
-    async with Stage(fresh, tokens=tmp_path / "tokens.json") as stage:
-        answer = await stage.http.get("/health")
+    async with InferServer(fresh, tokens=tmp_path / "tokens.json") as server:
+        answer = await server.http.get("/health")
         assert (answer.status_code, answer.content) == (200, b"")
-        assert (await stage.http.get("/metrics")).status_code == 401
-        asked = await stage.http.get("/v1/models")
+        assert (await server.http.get("/metrics")).status_code == 401
+        asked = await server.http.get("/v1/models")
         assert (asked.status_code, asked.headers["www-authenticate"]) == (401, 'Bearer realm="cloudmatrix"')
 
 
@@ -301,10 +301,10 @@ async def test_a_stream_has_all_its_tokens_however_long_charging_them_takes(serv
 
 async def test_a_stream_whose_deployment_is_deleted_while_its_tokens_are_charged_ends_and_says_so(fresh, monkeypatch):
     """Nobody plays a deployment that is gone, so there is no news of it to wait for."""
-    async with Stage(fresh, scale=60.0) as stage:
-        await stage.ensure()
-        await stage.until("Serving")
-        service, ahead = stage.app.state.serving, Charge.ahead
+    async with InferServer(fresh, scale=60.0) as server:
+        await server.ensure()
+        await server.until("Serving")
+        service, ahead = server.app.state.serving, Charge.ahead
 
         async def deleted_meanwhile(self, *given):
             await ahead(self, *given)
@@ -313,7 +313,7 @@ async def test_a_stream_whose_deployment_is_deleted_while_its_tokens_are_charged
 
         monkeypatch.setattr(Charge, "ahead", deleted_meanwhile)
         asked = {"model": "r1", "prompt": "one two", "max_tokens": 5000, "ignore_eos": True, "stream": True}
-        answer = await asyncio.wait_for(stage.http.post("/v1/completions", json=asked), 10)
+        answer = await asyncio.wait_for(server.http.post("/v1/completions", json=asked), 10)
     last = json.loads(answer.text.splitlines()[-2].removeprefix("data: "))
     assert "the deployment was deleted" in last["error"]["message"]
 

@@ -10,12 +10,12 @@ import openai
 
 from services.infer.front_end import FrontEndSettings, _passed, build
 from services.testing.asgi import StreamingASGITransport
-from tests.infer_workload.conftest import Stage
+from tests.infer_workload.conftest import InferServer
 
 TEXT = {"model": "r1", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True}
 
 
-class Doors:
+class FrontEnds:
     """Front ends in this process, before an engine that may go away."""
 
     def __init__(self, count=2, hold_s=60.0):
@@ -33,8 +33,8 @@ class Doors:
         ]
 
     @asynccontextmanager
-    async def before(self, stage):
-        self.engine.app, self.engine.down = stage.app, False
+    async def in_front_of(self, server):
+        self.engine.app, self.engine.down = server.app, False
         try:
             yield
         finally:
@@ -47,45 +47,45 @@ class Doors:
 
 
 async def test_front_ends_have_one_state(fresh):
-    doors = Doors()
-    async with Stage(fresh) as stage, doors.before(stage):
-        await doors.http[0].put("/v1/deployments/r1", json={"instance": "i"})
-        await stage.until("Serving")
-        await doors.http[1].put("/v1/usage-limits/small", json={"requestsPerDay": 3})
+    front_ends = FrontEnds()
+    async with InferServer(fresh) as server, front_ends.in_front_of(server):
+        await front_ends.http[0].put("/v1/deployments/r1", json={"instance": "i"})
+        await server.until("Serving")
+        await front_ends.http[1].put("/v1/usage-limits/small", json={"requestsPerDay": 3})
         clients = [
             openai.AsyncOpenAI(base_url="http://door/v1", api_key="none", http_client=http, max_retries=0)
-            for http in doors.http
+            for http in front_ends.http
         ]
         for client in clients:
             assert [model.id async for model in client.models.list()] == ["r1", "deepseek-r1"]
             stream = await client.completions.create(model="r1", prompt="x y", max_tokens=3, stream=True)
             assert [chunk.choices[0].finish_reason async for chunk in stream][-1] in ("length", "stop")
-        answers = [await http.post("/v1/completions", json=TEXT) for http in doors.http]
+        answers = [await http.post("/v1/completions", json=TEXT) for http in front_ends.http]
         assert [answer.status_code for answer in answers] == [200, 429], "one limit for all front ends"
-        assert (await doors.http[0].head("/metrics")).status_code == 200
-        (used,) = (await doors.http[1].get("/v1/usage")).json()["items"]
+        assert (await front_ends.http[0].head("/metrics")).status_code == 200
+        (used,) = (await front_ends.http[1].get("/v1/usage")).json()["items"]
         assert used["requests"] == 3
 
 
 async def test_what_waits_at_the_door_outlives_the_engines(fresh):
     """kill -9 while requests wait for a deployment that is scaled to zero: they are sent again and answered, once."""
-    doors = Doors()
-    async with Stage(fresh) as first, doors.before(first):
+    front_ends = FrontEnds()
+    async with InferServer(fresh) as first, front_ends.in_front_of(first):
         await first.ensure()
         await first.until("Serving")
         zero = {"prefillNodes": 0, "decodeNodes": 0}
         assert (await first.http.put("/v1/deployments/r1/scale", json=zero)).status_code == 200
         asked = [
             asyncio.create_task(http.post("/v1/completions", json=TEXT | {"stream": streamed}))
-            for http in doors.http
+            for http in front_ends.http
             for streamed in (False, True)
         ]
         while first.app.state.serving.live["r1"].activation.waiting < 4:
             await asyncio.sleep(0.01)
-    while doors.waiting < 4:
+    while front_ends.waiting < 4:
         await asyncio.sleep(0.01)
     assert not any(each.done() for each in asked)
-    async with Stage(fresh) as second, doors.before(second):
+    async with InferServer(fresh) as second, front_ends.in_front_of(second):
         while second.app.state.serving.live["r1"].activation.waiting < 4:
             await asyncio.sleep(0.01)
         assert (await second.http.get("/v1/usage")).json()["items"] == []
@@ -98,33 +98,33 @@ async def test_what_waits_at_the_door_outlives_the_engines(fresh):
 
 
 async def test_an_answer_that_has_begun_says_that_it_was_cut(fresh):
-    doors = Doors(count=1, hold_s=0.0)
-    async with Stage(fresh, scale=60.0) as stage, doors.before(stage):
-        await stage.ensure()
-        await stage.until("Serving")
+    front_ends = FrontEnds(count=1, hold_s=0.0)
+    async with InferServer(fresh, scale=60.0) as server, front_ends.in_front_of(server):
+        await server.ensure()
+        await server.until("Serving")
         seen = []
         asked = TEXT | {"max_tokens": 5000, "stream": True}
-        async with doors.http[0].stream("POST", "/v1/completions", json=asked) as answer:
+        async with front_ends.http[0].stream("POST", "/v1/completions", json=asked) as answer:
             async for line in answer.aiter_lines():
                 if line.startswith("data: "):
                     seen.append(json.loads(line.removeprefix("data: ")))
                 if len(seen) == 40:
-                    doors.engine.down = True
-                    doors.engine.cut()
+                    front_ends.engine.down = True
+                    front_ends.engine.cut()
         assert 40 <= len(seen) < 5000
         assert seen[-1]["error"]["type"] == "service_unavailable_error"
-        refused = await doors.http[0].post("/v1/completions", json=TEXT)
+        refused = await front_ends.http[0].post("/v1/completions", json=TEXT)
         assert (refused.status_code, refused.json()["error"]["type"]) == (503, "service_unavailable_error")
         assert int(refused.headers["retry-after"]) >= 1
-        lost = await doors.http[0].get("/v1/deployments")
+        lost = await front_ends.http[0].get("/v1/deployments")
         assert (lost.status_code, lost.json()["reason"]) == (503, "Unavailable")
-        doors.engine.down = False
-        large = await doors.http[0].put("/v1/deployments/r1", content=b" " * (1 << 20) + b"{}")
+        front_ends.engine.down = False
+        large = await front_ends.http[0].put("/v1/deployments/r1", content=b" " * (1 << 20) + b"{}")
         assert (large.status_code, large.json()["reason"]) == (413, "TooLarge")
-        large = await doors.http[0].post("/v1/completions", content=b" " * (1 << 20) + b"{}")
+        large = await front_ends.http[0].post("/v1/completions", content=b" " * (1 << 20) + b"{}")
         assert (large.status_code, large.json()["error"]["code"]) == (413, "TooLarge")
-        doors.engine.down = True
-        lost = await doors.http[0].get("/v1/models")
+        front_ends.engine.down = True
+        lost = await front_ends.http[0].get("/v1/models")
         assert (lost.status_code, lost.json()["error"]["type"]) == (503, "service_unavailable_error")
 
 

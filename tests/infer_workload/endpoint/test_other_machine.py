@@ -14,7 +14,7 @@ from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from matrixresource.machines import DEFAULT_FILE
-from tests.infer_workload.conftest import NODES, Stage, Views
+from tests.infer_workload.conftest import NODES, FakeFabricViews, InferServer
 from tests.stack import Stack
 
 
@@ -24,16 +24,16 @@ def conditions(view: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
 
 async def test_a_plane_that_the_machine_lacks_is_told_of_once_the_instance_is_there(fresh: Path) -> None:
     """While there is no instance nobody knows which machine it will lie on, and the plane is taken."""
-    views = Views(nodes=[])
+    views = FakeFabricViews(nodes=[])
     views.machine = "Atlas 800I A2"
-    async with Stage(fresh, views) as stage:
-        taken = await stage.ensure(cachePlane="ub")
+    async with InferServer(fresh, views) as server:
+        taken = await server.ensure(cachePlane="ub")
         assert taken.status_code == 200, taken.text
         waits = ("False", "NoLayout", "instance i has no network slices")
         assert conditions(taken.json())["LaidOut"] == (*waits[:2], waits[2] + " yet")
         views.gain(*NODES)
         why = "the context cache cannot be read over ub: the machine's nodes are connected by rdma, vpc"
-        while conditions(view := (await stage.http.get("/v1/deployments/r1")).json())["Ready"][2] != why:
+        while conditions(view := (await server.http.get("/v1/deployments/r1")).json())["Ready"][2] != why:
             await asyncio.sleep(0.01)
         assert (view["state"], view["machine"]) == ("Pending", "atlas-800i-a2")
         assert conditions(view) == {
@@ -41,11 +41,11 @@ async def test_a_plane_that_the_machine_lacks_is_told_of_once_the_instance_is_th
             "LaidOut": ("False", "NoLayout", why),
             "Progressing": ("False", "NoLayout", why),
         }
-        refused = await stage.ensure(cachePlane="ub")
+        refused = await server.ensure(cachePlane="ub")
         assert (refused.status_code, refused.json()["field"], refused.json()["detail"]) == (422, "cachePlane", why)
         assert refused.json()["blocking"] == [{"domain": "cachePlane", "needs": "ub", "has": "rdma, vpc"}]
-        assert (await stage.ensure(cachePlane="vpc")).status_code == 200
-        view = await stage.until("Serving")
+        assert (await server.ensure(cachePlane="vpc")).status_code == 200
+        view = await server.until("Serving")
         assert conditions(view)["Progressing"] == ("False", "Settled", "")
 
 

@@ -19,30 +19,30 @@ CAPACITY = 10.0
 """Requests a second of this traffic that these nodes serve within the objective, nearly all of them."""
 
 
-class Offered:
+class OverloadRun:
     """A deployment on a few nodes that is offered so many requests a second."""
 
     def __init__(self, requests_per_second, objective=OBJECTIVE, **more):
         self.now, self.done = 1000.0, []
         spec = DeploymentRequest(instance="i", objective=objective, **more)
         self.live = LiveDeployment("d", spec, 1, lambda live: None, self.done.append)
-        self.live.take_view(Fabric.healthy(NODES, 1), self.now)
-        self.plays(120)
+        self.live.apply_view(Fabric.healthy(NODES, 1), self.now)
+        self.advance(120)
         load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=16_384)
         self.live.intake.start_load_generator(load, self.now)
 
-    def plays(self, seconds):
+    def advance(self, seconds):
         end = self.now + seconds
         while self.now < end:
             self.now += 5.0
-            while not self.live.play(self.now):
+            while not self.live.advance(self.now):
                 pass
 
     @property
     def in_flight(self):
         return len(self.live.engine.in_flight)
 
-    def accounted_for(self):
+    def accounts_for_all_requests(self):
         live, load = self.live, self.live.load
         assert (
             load.submitted == live.intake.submitted == live.statistics.requests + live.intake.cancelled + self.in_flight
@@ -59,17 +59,19 @@ def within_objective(done):
 
 
 def overloaded_for(seconds):
-    whole = Offered(CAPACITY / 2)
-    whole.plays(300)
-    assert whole.live.intake.admission.refused < 0.02 * whole.accounted_for(), "at half the load nobody is refused"
-    offered = Offered(2 * CAPACITY)
-    offered.plays(300)
+    whole = OverloadRun(CAPACITY / 2)
+    whole.advance(300)
+    assert whole.live.intake.admission.refused < 0.02 * whole.accounts_for_all_requests(), (
+        "at half the load nobody is refused"
+    )
+    offered = OverloadRun(2 * CAPACITY)
+    offered.advance(300)
     in_flight = offered.in_flight
     offered.done.clear()
     finished = most = 0
     minutes = int(seconds // 60)
     for minute in range(minutes):
-        offered.plays(60)
+        offered.advance(60)
         most = max(most, offered.in_flight)
         finished += len(offered.done)
         within_objective(offered.done)
@@ -80,7 +82,7 @@ def overloaded_for(seconds):
     gc.collect()
     grown = tracemalloc.get_traced_memory()[0]  # of the second half, what replaced something of before included
     tracemalloc.stop()
-    came = offered.accounted_for()
+    came = offered.accounts_for_all_requests()
     refused = offered.live.intake.admission.refused
     assert 0.2 * came < refused < 0.8 * came
     assert most < 3 * in_flight + 100
@@ -100,15 +102,15 @@ def test_an_hour_of_twice_the_capacity_takes_no_more_memory_than_ten_minutes():
 
 
 def test_without_an_objective_the_queue_is_bounded_all_the_same():
-    offered = Offered(4 * CAPACITY, objective=None, queue_max=50, batch_per_npu=2)
-    offered.plays(120)
+    offered = OverloadRun(4 * CAPACITY, objective=None, queue_max=50, batch_per_npu=2)
+    offered.advance(120)
     assert 0 < len(offered.live.engine.waiting) <= 50
     assert offered.live.intake.admission.refused > 0
-    offered.accounted_for()
+    offered.accounts_for_all_requests()
 
 
 def test_a_deployment_without_a_queue_takes_what_begins_at_once():
-    offered = Offered(CAPACITY, objective=None, queue_max=0, batch_per_npu=2)
+    offered = OverloadRun(CAPACITY, objective=None, queue_max=0, batch_per_npu=2)
     live = offered.live
     live.intake.start_load_generator(None, offered.now)
     places = 2 * live.engine.deployment.decode_dies // live.engine.deployment.calibration.dies_per_npu
@@ -117,14 +119,14 @@ def test_a_deployment_without_a_queue_takes_what_begins_at_once():
     assert len(live.engine.waiting) == 0
     with pytest.raises(Overloaded):
         live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
-    offered.plays(60)
+    offered.advance(60)
     assert live.submit(offered.now, InferenceRequest(0, offered.now, 1000, 500))
     assert (live.intake.admission.refused, len(live.engine.waiting)) == (1, 0)
 
 
 def test_a_refusal_says_when_to_come_again_and_counts_as_work():
-    offered = Offered(3 * CAPACITY)
-    offered.plays(120)
+    offered = OverloadRun(3 * CAPACITY)
+    offered.advance(120)
     arrived = offered.live.statistics.arrivals(offered.now, 60)[0]
 
     def fill():

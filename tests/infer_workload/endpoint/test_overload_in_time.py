@@ -83,7 +83,7 @@ def test_who_is_let_in_is_in_time_whatever_comes_with_an_earlier_priority(mix):
 
 def test_priorities_that_nobody_uses_any_more_leave_nothing_behind():
     mix = BY_NAME["prefill-bound"]
-    engine, door = an_engine(mix), Admission()
+    engine, door = make_engine(mix), Admission()
     for number in range(200):
         engine.advance(number * 0.1)
         request = InferenceRequest(number, engine.now, 1000, 100, priority=-number)
@@ -104,7 +104,7 @@ def test_after_a_loss_nobody_is_let_in_whose_tokens_would_wait_for_the_ranks():
     assert sum(each.arrived_at > SECONDS / 2 for each in found.served) > 100
 
 
-def an_engine(mix):
+def make_engine(mix):
     deployment = lay_out(
         healthy_fabric((mix.prefill_npus + mix.decode_npus) // 8), load_model(), load_calibration(), mix.spec
     )
@@ -122,7 +122,7 @@ def an_engine(mix):
     ids=["first-token", "long-prompts", "no-room", "too-slow-for-a-short-answer"],
 )
 def test_who_comes_again_when_a_refusal_says_is_taken_where_nobody_came_before(mix, prompt, answer):
-    engine, door = an_engine(mix), Admission()
+    engine, door = make_engine(mix), Admission()
     asked = 0
     fills = 1000 if answer == 60 else answer
     for number in range(20_000):

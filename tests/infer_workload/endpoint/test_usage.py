@@ -13,15 +13,15 @@ from infer_workload.openai.answers import refusal
 from matrixcommon.model.errors import RateLimitExceeded, UsageQuotaExceeded
 from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
-from tests.infer_workload.conftest import Stage
+from tests.infer_workload.conftest import InferServer
 
 ACCOUNT = ("default", "anyone", "r1", "deepseek-r1")
 BACKWARDS = {"end": "2026-01-01T00:00:00Z", "start": "2026-01-02T00:00:00Z"}
 TEXT = {"model": "r1", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True}
 
 
-async def usage(stage, **params):
-    answer = await stage.http.get("/v1/usage", params=params)
+async def usage(server, **params):
+    answer = await server.http.get("/v1/usage", params=params)
     assert answer.status_code == 200, answer.text
     return answer.json()["items"]
 
@@ -50,14 +50,14 @@ async def test_every_answer_is_written_before_its_last_token_is_sent(serving):
 
 
 async def test_a_stream_that_is_given_up_is_charged_for_what_there_was(fresh):
-    async with Stage(fresh, scale=60.0) as stage:
-        await stage.ensure()
-        await stage.until("Serving")
-        live = stage.app.state.serving.live["r1"]
+    async with InferServer(fresh, scale=60.0) as server:
+        await server.ensure()
+        await server.until("Serving")
+        live = server.app.state.serving.live["r1"]
         for streamed in (True, False):
-            before = sum(each["completionTokens"] for each in await usage(stage))
+            before = sum(each["completionTokens"] for each in await usage(server))
             asked = asyncio.create_task(
-                stage.http.post("/v1/completions", json=TEXT | {"max_tokens": 5000, "stream": streamed})
+                server.http.post("/v1/completions", json=TEXT | {"max_tokens": 5000, "stream": streamed})
             )
             while not live.engine.in_flight:
                 await asyncio.sleep(0.005)
@@ -67,7 +67,7 @@ async def test_a_stream_that_is_given_up_is_charged_for_what_there_was(fresh):
             asked.cancel()
             while live.engine.in_flight:
                 await asyncio.sleep(0.005)
-            while (entry := (await usage(stage) or [{"completionTokens": 0}])[0])["completionTokens"] == before:
+            while (entry := (await usage(server) or [{"completionTokens": 0}])[0])["completionTokens"] == before:
                 await asyncio.sleep(0.005)  # the door charges it when it finds out that nobody listens
             assert 0 < entry["completionTokens"] - before < 5000
             assert request.state == "Cancelled"
@@ -126,8 +126,8 @@ async def test_usage_is_summed_by_what_is_asked_for(serving):
         assert (answer.status_code, answer.json()["field"]) == (422, next(iter(wrong)))
 
 
-async def test_old_buckets_are_rolled_up_and_nothing_is_lost(stage):
-    records = stage.app.state.serving.usage.records
+async def test_old_buckets_are_rolled_up_and_nothing_is_lost(server):
+    records = server.app.state.serving.usage.records
     with records.transaction() as session:
         for minute in range(0, 3 * HOUR_S, MINUTE_S):
             charge(session, {(ACCOUNT, minute): Counter(requests=1, prompt_tokens=2)})
@@ -141,8 +141,8 @@ async def test_old_buckets_are_rolled_up_and_nothing_is_lost(stage):
         assert (row.width_s, row.requests, row.prompt_tokens) == (DAY_S, 181, 360)
 
 
-async def test_old_buckets_are_looked_for_only_once_more_of_them_are_old_enough(stage_usage):
-    usage, clock = stage_usage
+async def test_old_buckets_are_looked_for_only_once_more_of_them_are_old_enough(usage_service):
+    usage, clock = usage_service
     began, asked = clock.at, []
     usage.accounts.add(ACCOUNT, prompt_tokens=2)
     assert await usage.keep() == "1 accounts charged, 0 buckets rolled up"
@@ -155,36 +155,36 @@ async def test_old_buckets_are_looked_for_only_once_more_of_them_are_old_enough(
     assert await usage.keep() == "0 accounts charged, 1 buckets rolled up"
 
 
-async def limit(stage, name="small", project="default", status=200, **spec):
-    answer = await stage.http.put(f"/v1/usage-limits/{name}", json=spec, params={"project": project})
+async def limit(server, name="small", project="default", status=200, **spec):
+    answer = await server.http.put(f"/v1/usage-limits/{name}", json=spec, params={"project": project})
     assert answer.status_code == status, answer.text
     return answer.json()
 
 
 async def test_a_rate_limit_refuses_with_429_and_says_when_to_come_again(fresh):
-    async with Stage(fresh, scale=1000.0) as stage:
-        await stage.ensure()
-        await stage.until("Serving")
-        await limit(stage, requestsPerDay=2)
-        answers = [await stage.http.post("/v1/completions", json=TEXT) for _ in range(3)]
+    async with InferServer(fresh, scale=1000.0) as server:
+        await server.ensure()
+        await server.until("Serving")
+        await limit(server, requestsPerDay=2)
+        answers = [await server.http.post("/v1/completions", json=TEXT) for _ in range(3)]
         assert [answer.status_code for answer in answers] == [200, 200, 429]
         refused = answers[2]
         assert 1 <= int(refused.headers["retry-after"]) <= DAY_S / 1000 + 1
         assert refused.json()["error"]["code"] == refused.json()["error"]["type"] == "insufficient_quota"
-        shown = (await stage.http.get("/v1/usage-limits/small")).json()
+        shown = (await server.http.get("/v1/usage-limits/small")).json()
         assert shown["used"]["requestsPerDay"]["used"] == 2
-        await limit(stage, requestsPerMinute=1, model="other")
-        assert (await stage.http.post("/v1/completions", json=TEXT)).status_code == 200, "it is for another model"
-        await limit(stage, tokensPerMinute=10)
-        refused = await stage.http.post("/v1/completions", json=TEXT)
+        await limit(server, requestsPerMinute=1, model="other")
+        assert (await server.http.post("/v1/completions", json=TEXT)).status_code == 200, "it is for another model"
+        await limit(server, tokensPerMinute=10)
+        refused = await server.http.post("/v1/completions", json=TEXT)
         assert refused.status_code == 400, "to come again would not help"
         assert "retry-after" not in refused.headers
         assert refused.json()["error"]["param"] == "max_tokens"
-        await limit(stage, tokensPerMinute=1000)
-        served = await stage.http.post("/v1/completions", json=TEXT)
+        await limit(server, tokensPerMinute=1000)
+        served = await server.http.post("/v1/completions", json=TEXT)
         assert served.headers["x-ratelimit-limit-tokens"] == "1000"
-        assert (await stage.http.delete("/v1/usage-limits/small")).status_code == 204
-        assert (await stage.http.get("/v1/usage-limits")).json()["items"] == []
+        assert (await server.http.delete("/v1/usage-limits/small")).status_code == 204
+        assert (await server.http.get("/v1/usage-limits")).json()["items"] == []
 
 
 def test_a_rate_limit_says_of_what_it_is():
@@ -198,7 +198,7 @@ def test_a_rate_limit_says_of_what_it_is():
 
 
 async def test_limits_and_what_is_used_of_them_outlive_the_process(fresh):
-    async with Stage(fresh) as first:
+    async with InferServer(fresh) as first:
         await first.ensure()
         await first.until("Serving")
         await limit(first, requestsPerDay=10**6, tokensPerDay=10**9)
@@ -207,14 +207,14 @@ async def test_limits_and_what_is_used_of_them_outlive_the_process(fresh):
         before = (await first.http.get("/v1/usage-limits/small")).json()["used"]
         assert before["requestsPerDay"]["used"] == 3
         assert before["tokensPerDay"]["used"] == 3 * (3 + 8)
-    async with Stage(fresh) as second:
+    async with InferServer(fresh) as second:
         after = (await second.http.get("/v1/usage-limits/small")).json()["used"]
         if after["requestsPerDay"]["resetsAt"] == before["requestsPerDay"]["resetsAt"]:  # the same emulated day
             assert after == before
 
 
-def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
-    service, clock = stage_usage
+def test_windows_turn_and_what_is_set_aside_counts(usage_service):
+    service, clock = usage_service
     service.ensure("small", UsageLimitRequest(tokens_per_minute=100, requests_in_flight=2, requests_per_day=3))
     first, _ = service.admit(ACCOUNT, 60)
     with pytest.raises(RateLimitExceeded) as refused:
@@ -241,8 +241,8 @@ def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
     service.admit(ACCOUNT, 1)
 
 
-async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_charged_in(stage_usage):
-    service, clock = stage_usage
+async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_charged_in(usage_service):
+    service, clock = usage_service
     service.ensure("small", UsageLimitRequest(tokens_per_minute=1000, tokens_per_day=1000))
     _, cut = service.admit(ACCOUNT, 110)
     await cut.ahead(1, 100, 10, 0)
@@ -259,8 +259,8 @@ async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_ch
     assert {name: each.used for name, each in service.view("small").used.items()} == used
 
 
-async def test_a_limit_that_is_set_counts_the_requests_that_run_then(stage_usage):
-    service, _ = stage_usage
+async def test_a_limit_that_is_set_counts_the_requests_that_run_then(usage_service):
+    service, _ = usage_service
     (_, waits), (_, runs), (gone, _) = (service.admit(ACCOUNT, 110) for _ in range(3))
     await runs.ahead(1, 100, 10, 0)
     gone.end()
@@ -279,7 +279,7 @@ async def test_a_limit_that_is_set_counts_the_requests_that_run_then(stage_usage
 
 
 @pytest.fixture
-def stage_usage(fresh):
+def usage_service(fresh):
     from infer_workload.metering.service import UsageService
     from infer_workload.metering.tables import Base
     from matrixcommon.persistence.database_session import Database
@@ -304,10 +304,10 @@ def stage_usage(fresh):
         ({"tokensPerYear": 5}, "tokensPerYear"),
     ],
 )
-async def test_bad_limits_are_refused_with_their_field(stage, spec, field):
-    answer = await limit(stage, status=422, **spec)
+async def test_bad_limits_are_refused_with_their_field(server, spec, field):
+    answer = await limit(server, status=422, **spec)
     assert answer["field"] == field
-    assert (await stage.http.get("/v1/usage-limits")).json()["items"] == []
+    assert (await server.http.get("/v1/usage-limits")).json()["items"] == []
 
 
 async def test_who_may_see_usage_and_set_limits(tmp_path, fresh):
@@ -326,20 +326,20 @@ async def test_who_may_see_usage_and_set_limits(tmp_path, fresh):
     def as_(role, project):
         return {"Authorization": f"Bearer {made[role, project]}"}
 
-    async with Stage(fresh, tokens=tokens) as stage:
+    async with InferServer(fresh, tokens=tokens) as server:
         admin = as_("admin", "default")
         for project in ("red", "blue"):
             body = {"instance": "i"}
-            answer = await stage.http.put(f"/v1/deployments/r1?project={project}", json=body, headers=admin)
+            answer = await server.http.put(f"/v1/deployments/r1?project={project}", json=body, headers=admin)
             assert answer.status_code == 200, answer.text
             while answer.json()["state"] != "Serving":
                 await asyncio.sleep(0.01)
-                answer = await stage.http.get(f"/v1/deployments/r1?project={project}", headers=admin)
-            answer = await stage.http.post("/v1/completions", json=TEXT, headers=as_("user", project))
+                answer = await server.http.get(f"/v1/deployments/r1?project={project}", headers=admin)
+            answer = await server.http.post("/v1/completions", json=TEXT, headers=as_("user", project))
             assert answer.status_code == 200, answer.text
 
         async def projects(headers):
-            answer = await stage.http.get("/v1/usage", headers=headers)
+            answer = await server.http.get("/v1/usage", headers=headers)
             return answer.status_code, [(each["project"], each["key"]) for each in answer.json().get("items", [])]
 
         assert await projects(admin) == (200, [("blue", "user-blue"), ("red", "user-red")])
@@ -347,12 +347,12 @@ async def test_who_may_see_usage_and_set_limits(tmp_path, fresh):
         assert (await projects(as_("user", "red")))[0] == 403
         spec = {"requestsPerDay": 1, "key": "user-red"}
         for role in ("viewer", "editor", "user"):
-            answer = await stage.http.put("/v1/usage-limits/small", json=spec, headers=as_(role, "red"))
+            answer = await server.http.put("/v1/usage-limits/small", json=spec, headers=as_(role, "red"))
             assert answer.status_code == 403
-        answer = await stage.http.put("/v1/usage-limits/small?project=red", json=spec, headers=admin)
+        answer = await server.http.put("/v1/usage-limits/small?project=red", json=spec, headers=admin)
         assert answer.status_code == 200
-        shown = (await stage.http.get("/v1/usage-limits", headers=as_("viewer", "red"))).json()["items"]
+        shown = (await server.http.get("/v1/usage-limits", headers=as_("viewer", "red"))).json()["items"]
         assert [each["name"] for each in shown] == ["small"]
-        assert (await stage.http.post("/v1/completions", json=TEXT, headers=as_("user", "red"))).status_code == 429
-        assert (await stage.http.post("/v1/completions", json=TEXT, headers=as_("user", "blue"))).status_code == 200
-        assert (await stage.http.post("/v1/completions", json=TEXT, headers=as_("editor", "red"))).status_code == 200
+        assert (await server.http.post("/v1/completions", json=TEXT, headers=as_("user", "red"))).status_code == 429
+        assert (await server.http.post("/v1/completions", json=TEXT, headers=as_("user", "blue"))).status_code == 200
+        assert (await server.http.post("/v1/completions", json=TEXT, headers=as_("editor", "red"))).status_code == 200

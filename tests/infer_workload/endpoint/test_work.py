@@ -7,17 +7,17 @@ import asyncio
 import pytest
 
 from infer_workload.timing.prefill import PrefillTiming
-from tests.infer_workload.conftest import Stage
+from tests.infer_workload.conftest import InferServer
 
 
 async def test_no_work_is_told_of_while_a_plane_carries_nothing(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch is dark and its routes have yet to change: a chunk would never end, and JSON has no number for it."""
-    async with Stage(fresh, scale=600.0) as stage:
-        await stage.ensure()
-        await stage.until("Serving")
+    async with InferServer(fresh, scale=600.0) as server:
+        await server.ensure()
+        await server.until("Serving")
 
         async def work():
-            answer = await stage.http.get("/v1/deployments/r1/statistics", params={"windowS": 10})
+            answer = await server.http.get("/v1/deployments/r1/statistics", params={"windowS": 10})
             assert answer.status_code == 200, answer.text
             return answer.json().get("work")
 

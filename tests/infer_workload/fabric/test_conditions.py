@@ -24,7 +24,7 @@ def laid_out(**changes) -> Deployment:
     trial = trial_of({"generate": 1, "nodes": NODES, **changes})
     fabric = healthy_fabric(NODES)
     if trial.contended:
-        fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), load_calibration()))
+        fabric = fabric.with_contention(TrialContention(trial, tuple(fabric.nodes), load_calibration()))
     return lay_out(fabric, load_model(), load_calibration(), trial.shape())
 
 
@@ -58,7 +58,7 @@ def test_a_slower_exchange_is_a_longer_step_and_nothing_else():
     nodes = frozenset(beside.pools.decode)
     alone = laid_out()
     given = MeasuredContention({nodes: timing.exchange.rate_gbps()})
-    same = lay_out(healthy_fabric(NODES).beside(given), load_model(), load_calibration()).decode_timing()
+    same = lay_out(healthy_fabric(NODES).with_contention(given), load_model(), load_calibration()).decode_timing()
     assert timing.exact_step_s(48, 48 * 4096) == same.exact_step_s(48, 48 * 4096)
     assert timing.exact_step_s(48, 48 * 4096) > 1.02 * alone.decode_timing().exact_step_s(48, 48 * 4096)
 

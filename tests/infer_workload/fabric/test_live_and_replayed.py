@@ -28,28 +28,31 @@ def test_the_same_arrivals_have_the_same_ttft_and_tpot(beside):
     )
     arrivals = generated(REQUESTS, 5, 12.0)
     replayed = replay(
-        lay_out(fabric.beside(slower if beside else None), load_model(), load_calibration()), arrivals, "", seed=3
+        lay_out(fabric.with_contention(slower if beside else None), load_model(), load_calibration()),
+        arrivals,
+        "",
+        seed=3,
     ).report
 
     done, rng = [], Random(1)
     live = LiveDeployment("r1", DeploymentRequest(instance="i"), 3, lambda live: None, done.append)
-    live.take_view(fabric, 0.0)
+    live.apply_view(fabric, 0.0)
     start = live.layout.loading.serves_from + 1.0
-    live.play(start)
+    live.advance(start)
     assert live.serves
     if beside:
-        assert live.take_contention(slower, start)
+        assert live.apply_contention(slower, start)
     at = start
     for arrival in arrivals:
         while at + 1.0 < start + arrival.at_s:  # somebody looks now and then, whatever comes
             at += rng.uniform(0.1, 1.0)
-            live.play(at)
+            live.advance(at)
         at = max(at, start + arrival.at_s)
         asked = InferenceRequest(0, at, arrival.input_tokens, arrival.output_tokens, tuple(arrival.blocks))
         live.submit(start + arrival.at_s, asked)
     while len(done) < REQUESTS:
         at += 1.0
-        live.play(at)
+        live.advance(at)
     assert replayed.finished == REQUESTS
     ttft = sum(request.ttft_s for request in done) / REQUESTS
     longer = [request.tpot_s for request in done if request.output_tokens > 1]

@@ -20,7 +20,7 @@ from matrixlink.fabric.contention.ports_left import PortsLeft
 PROMPT, ANSWER, REQUESTS = 4096, 512, 400
 
 
-class Ports:
+class FakePorts:
     """The emulated hardware as far as loads go; `gets`: GB/s of a die in an exchange."""
 
     def __init__(self, *left):
@@ -42,7 +42,7 @@ class Ports:
         return {name: Burst(self.gets if name == "infer-r1" else None) for name in self.loads}
 
 
-def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r1", machine="cloudmatrix384"):
+def live_deployment(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r1", machine="cloudmatrix384"):
     calibration = load_calibration(machine)
     engine = Engine(lay_out(healthy_fabric(nodes, calibration), load_model(model), calibration))
     for number in range(requests):
@@ -60,12 +60,12 @@ def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r
         return True
 
     live = SimpleNamespace(name=name, engine=engine, serves=serves, spec=SimpleNamespace(instance="i"))
-    live.take_contention = take
+    live.apply_contention = take
     return live
 
 
 def test_decode_sends_bytes_over_the_step_as_far_as_they_leave_the_node():
-    live = a_live()
+    live = live_deployment()
     engine = live.engine
     dies, batch = len(engine.pool.dies), engine.pool.active / len(engine.pool.dies)
     load = loads_of(live, {})["infer-r1"]
@@ -78,7 +78,7 @@ def test_decode_sends_bytes_over_the_step_as_far_as_they_leave_the_node():
 
 def test_a_machine_whose_ub_ends_at_the_node_exchanges_over_rdma():
     """Each card sends its own tokens to those of its place in the other servers (INT8), and partial sums (BF16)."""
-    live = a_live(nodes=10, machine="atlas-800i-a2", requests=100)
+    live = live_deployment(nodes=10, machine="atlas-800i-a2", requests=100)
     engine = live.engine
     nodes, batch = len(engine.deployment.pools.decode), engine.pool.active / len(engine.pool.dies)
     assert nodes > 1
@@ -90,7 +90,7 @@ def test_a_machine_whose_ub_ends_at_the_node_exchanges_over_rdma():
 
 
 def test_prefill_kv_and_cache_are_there_with_whom_they_go_to():
-    live = a_live()
+    live = live_deployment()
     pools = live.engine.deployment.pools
     prefill = tuple(node for nodes in pools.prefill for node in nodes)
     means = {"p1": 2e9, "kv": 16e9, "cache": 64e9}
@@ -106,7 +106,7 @@ def test_prefill_kv_and_cache_are_there_with_whom_they_go_to():
 
 def test_a_model_that_is_split_over_the_dies_of_a_node_exchanges_nothing_between_nodes():
     """Each of its groups of eight dies lies in one node, so that nobody elsewhere is slowed, and it is by nobody."""
-    live = a_live(model="llama-3.1-70b", requests=100)
+    live = live_deployment(model="llama-3.1-70b", requests=100)
     assert live.engine.deployment.model.tensor_parallel == 8
     assert len(live.engine.deployment.pools.decode) > 1
     assert live.engine.pool.active > 0
@@ -115,93 +115,93 @@ def test_a_model_that_is_split_over_the_dies_of_a_node_exchanges_nothing_between
 
 
 async def test_means_are_what_moved_over_the_time_it_took():
-    ports, live = Ports(), a_live(requests=0)
+    ports, live = FakePorts(), live_deployment(requests=0)
     own, engine = WorkloadTraffic(ports), live.engine
-    await own.tell([live], 0.0)
+    await own.sync_loads([live], 0.0)
     for number in range(100):
         engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
     engine.advance(MEAN_S)
-    await own.tell([live], MEAN_S)
+    await own.sync_loads([live], MEAN_S)
     nodes = engine.deployment.pools.prefill_nodes
     moved = 100 * PROMPT * engine.deployment.model.kv_bytes_per_token
     assert ports.loads["infer-r1-kv"].gbps_per_npu == pytest.approx(moved / MEAN_S / 1e9 / nodes / 8)
     assert ports.loads["infer-r1-prefill-1"].gbps_per_npu > 0
-    await own.tell([live], 3 * MEAN_S)
+    await own.sync_loads([live], 3 * MEAN_S)
     assert ports.loads["infer-r1-kv"].gbps_per_npu == 0
 
 
 async def test_a_deployment_made_again_under_its_name_sends_nothing_of_the_former_one():
     """Its engine counts from nothing: what the one before had moved is no rate of its own, before MEAN_S or after."""
-    ports = Ports()
+    ports = FakePorts()
     own = WorkloadTraffic(ports)
-    former = a_live()
+    former = live_deployment()
     former.engine.transferred_bytes = 0.0
-    await own.tell([former], 0.0)
+    await own.sync_loads([former], 0.0)
     former.engine.transferred_bytes = 900e9
-    await own.tell([former], MEAN_S)
+    await own.sync_loads([former], MEAN_S)
     assert ports.loads["infer-r1-kv"].gbps_per_npu > 0
-    await own.tell([], MEAN_S + 1)
-    again = a_live(requests=0)
-    await own.tell([again], MEAN_S + 2)
+    await own.sync_loads([], MEAN_S + 1)
+    again = live_deployment(requests=0)
+    await own.sync_loads([again], MEAN_S + 2)
     assert ports.loads["infer-r1-kv"].gbps_per_npu == 0
     again.engine.transferred_bytes = 300e9
-    await own.tell([again], 2 * MEAN_S + 2)
+    await own.sync_loads([again], 2 * MEAN_S + 2)
     npus = 8 * again.engine.deployment.pools.prefill_nodes
     assert ports.loads["infer-r1-kv"].gbps_per_npu == pytest.approx(300 / MEAN_S / npus)
 
 
 @pytest.mark.parametrize("changes", [{"serves": False}, {"nodes": 2, "requests": 0}])
 def test_nothing_is_sent_where_nothing_serves_or_nothing_leaves(changes):
-    assert "infer-r1" not in loads_of(a_live(**changes), {})
+    assert "infer-r1" not in loads_of(live_deployment(**changes), {})
 
 
 async def test_only_changes_are_reported():
-    ports, live, other = Ports(), a_live(), a_live("r2")
+    ports, live, other = FakePorts(), live_deployment(), live_deployment("r2")
     own = WorkloadTraffic(ports)
-    assert await own.tell([], 0.0) == 0
-    assert await own.tell([live], 0.0) == 4
-    assert await own.tell([live], 1.0) == 0
+    assert await own.sync_loads([], 0.0) == 0
+    assert await own.sync_loads([live], 0.0) == 4
+    assert await own.sync_loads([live], 1.0) == 0
     before = decode_gbps(live.engine)
     while live.engine.pool.active and abs(decode_gbps(live.engine) / before - 1) < 0.2:
         live.engine.advance(live.engine.next_event_at())
-    assert await own.tell([live], 2.0) == 1
-    assert await own.tell([live, other], 3.0) == 4
+    assert await own.sync_loads([live], 2.0) == 1
+    assert await own.sync_loads([live, other], 3.0) == 4
     assert {name.partition("-")[2][:2] for name in ports.loads} == {"r1", "r2"}
-    assert await own.tell([other], 4.0) == 4
+    assert await own.sync_loads([other], 4.0) == 4
     assert all("r2" in name for name in ports.loads)
 
 
 async def test_what_an_earlier_life_left_is_taken_away_and_others_loads_are_not():
-    ports = Ports("infer-gone", "infer-r1", "by-hand")
-    await WorkloadTraffic(ports).tell([a_live()], 0.0)
+    ports = FakePorts("infer-gone", "infer-r1", "by-hand")
+    await WorkloadTraffic(ports).sync_loads([live_deployment()], 0.0)
     assert {name for name in ports.loads if "infer-r1" not in name} == {"by-hand"}
     assert isinstance(ports.loads["infer-r1"], WorkloadLoad)
 
 
 async def test_a_start_without_deployments_takes_leftovers_away():
-    ports = Ports("infer-gone", "by-hand")
-    await WorkloadTraffic(ports).tell([], 0.0)
+    ports = FakePorts("infer-gone", "by-hand")
+    await WorkloadTraffic(ports).sync_loads([], 0.0)
     assert set(ports.loads) == {"by-hand"}
 
 
 async def test_what_a_burst_gets_is_what_a_step_takes_and_is_worked_out_once_a_change():
-    ports, live = Ports(), a_live()
+    ports, live = FakePorts(), live_deployment()
     own, engine = WorkloadTraffic(ports), live.engine
-    await own.tell([live], 0.0)
+    await own.sync_loads([live], 0.0)
     alone = engine.pool.step_s
     ports.gets = engine.pool.timing.exchange.rate_gbps() / 8
-    assert await own.listen([live], 1.0) == 1
+    assert await own.observe_contention([live], 1.0) == 1
     beside = engine.pool.step_s
     assert engine.pool.timing.exchange.rate_gbps() == ports.gets
     assert beside > 1.02 * alone
-    assert await own.listen([live], 2.0) == 0
+    assert await own.observe_contention([live], 2.0) == 0
     ports.gets *= 8
-    assert await own.listen([live], 3.0) == 1
+    assert await own.observe_contention([live], 3.0) == 1
     assert engine.pool.step_s == pytest.approx(alone, rel=0.01)
 
 
 def test_ports_that_others_fill_slow_kv_and_cache():
-    engine = a_live().engine
+    engine = live_deployment().engine
     deployment = engine.deployment
     prefill, decode = deployment.pools.prefill[0], deployment.pools.decode
     loads = {"kv": WorkloadLoad("i", "rdma", "pull", prefill, 0.0, decode)}
@@ -214,7 +214,7 @@ def test_ports_that_others_fill_slow_kv_and_cache():
 
 
 def test_a_pool_without_a_way_stands_still_and_goes_on_from_there():
-    engine = a_live().engine
+    engine = live_deployment().engine
     decode = frozenset(engine.deployment.pools.decode)
     steps, at = engine.pool.steps, engine.now
     engine.apply_contention(MeasuredContention({decode: 0.0}), at)
@@ -232,7 +232,7 @@ def test_a_pool_without_a_way_stands_still_and_goes_on_from_there():
 
 
 def test_a_chunk_under_way_goes_on_at_the_pace_of_now():
-    engine = a_live(requests=0).engine
+    engine = live_deployment(requests=0).engine
     nodes = frozenset(engine.prefill.instances[0].nodes)
     alone = engine.prefill.instances[0].timing.chunk_s([(PROMPT, 0)])
     for number, (gbps, waits_s) in enumerate(((None, 0.0), (20.0, 0.0), (0.0, 30.0))):

@@ -11,14 +11,14 @@ from math import inf
 from random import Random
 
 from infer_workload.layout.deployment import Deployment
-from infer_workload.layout.recovery import Change
+from infer_workload.layout.recovery import LayoutChange
 
 NODE_DIES = 16
 AT_ONCE_S = 1e-9
 
 
 @dataclass(eq=False)
-class Asked:
+class ReferenceRequest:
     """A request. `where`: waiting, prefill, moving, moved, joining, decode, finished, cancelled or dropped."""
 
     number: int
@@ -43,7 +43,7 @@ class Asked:
     finished_at: float = -1.0
 
     @property
-    def turn(self):
+    def queue_key(self):
         return self.priority, self.at, self.number
 
     @property
@@ -56,8 +56,8 @@ class Prefiller:
     number: int
     nodes: tuple[str, ...]
     ready_at: float
-    queue: list[Asked] = field(default_factory=list)
-    chunk: list[tuple[Asked, int]] = field(default_factory=list)
+    queue: list[ReferenceRequest] = field(default_factory=list)
+    chunk: list[tuple[ReferenceRequest, int]] = field(default_factory=list)
     parts: list[tuple[int, int]] = field(default_factory=list)
     began_at: float = 0.0
     ends_at: float = inf
@@ -66,29 +66,29 @@ class Prefiller:
 class SlowEngine:
     def __init__(self, deployment: Deployment, seed: int = 0) -> None:
         self.deployment, self.now, self.rng = deployment, 0.0, Random(seed)
-        self.requests: list[Asked] = []
+        self.requests: list[ReferenceRequest] = []
         self.made = self.sent = 0
         self.instances = [self.new_instance(nodes, 0.0) for nodes in deployment.pools.prefill]
         self.dies = dies_of(deployment.pools.decode)
-        self.joining: list[Asked] = []
+        self.joining: list[ReferenceRequest] = []
         self.begins_at = self.ends_at = inf
         """When a decode step is to begin, or the present one, which began at `began_at`, ends."""
         self.began_at = self.paused_until = 0.0
 
     # What a caller does.
 
-    def submit(self, request: Asked) -> None:
+    def submit(self, request: ReferenceRequest) -> None:
         request.prompt = request.tokens_in
         self.requests.append(request)
         self.assign()
 
-    def cancel(self, request: Asked) -> None:
+    def cancel(self, request: ReferenceRequest) -> None:
         if request.where not in ("finished", "cancelled", "dropped"):
             self.withdraw([request])
             request.where = "cancelled"
             self.assign()
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: LayoutChange) -> None:
         timing, was = self.deployment.decode_timing(), self.deployment.pools.prefill
         before = {each: self.chunk_s(each) for each in self.instances if each.chunk}
         self.deployment, pools = change.deployment, change.deployment.pools
@@ -101,7 +101,7 @@ class SlowEngine:
             or (each.where in ("prefill", "moving", "moved", "joining") and each.instance in gone)
         ]
         for die in {each.die for each in self.requests if each.die is not None and each not in lost}:
-            for each in sorted(self.placed(die, lost), key=lambda each: each.turn, reverse=True):
+            for each in sorted(self.placed(die, lost), key=lambda each: each.queue_key, reverse=True):
                 if sum(other.size for other in self.placed(die, lost)) > self.deployment.kv_tokens_per_die:
                     lost.append(each)
         self.withdraw(lost)
@@ -194,7 +194,7 @@ class SlowEngine:
         mine = after[-1:]
         return worst(after) == worst(before) and (len(mine[0]) == 1 or takes(mine) <= target)
 
-    def place_for(self, request):
+    def find_place(self, request):
         """A die, and who has to leave it."""
         roomy = [die for die in self.dies if self.has_room(die, request)]
         if roomy:
@@ -203,7 +203,7 @@ class SlowEngine:
                 return die, []
         later = [each for each in self.requests if each.die is not None and each.priority > request.priority]
         gone = []
-        for each in sorted(later, key=lambda each: each.turn, reverse=True):
+        for each in sorted(later, key=lambda each: each.queue_key, reverse=True):
             gone.append(each)
             there = [other for other in gone if other.die == each.die]
             if self.has_room(each.die, request, there) and self.in_time(each.die, request, there):
@@ -215,8 +215,8 @@ class SlowEngine:
             waiting = [each for each in self.requests if each.where == "waiting"]
             if not waiting:
                 return
-            request = min(waiting, key=lambda each: each.turn)
-            place = self.place_for(request)
+            request = min(waiting, key=lambda each: each.queue_key)
+            place = self.find_place(request)
             if place is None:
                 return
             request.die, preempted = place
@@ -314,7 +314,7 @@ class SlowEngine:
         current = self.deployment
         return current.calibration.transfer_request_ms * 1e-3 + current.fabric.latency_s("rdma")
 
-    def rates(self) -> dict[Asked, float]:
+    def rates(self) -> dict[ReferenceRequest, float]:
         """Bytes a second of each transfer: the smallest share is given out first, whoever cannot use more is done."""
         current = self.deployment
         going = [each for each in self.requests if each.where == "moving"]

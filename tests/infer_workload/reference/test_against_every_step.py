@@ -17,7 +17,7 @@ from infer_workload.layout.recovery import plan_change
 from infer_workload.layout.scale import PoolScale
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
-from tests.infer_workload.reference.slow_engine import Asked, SlowEngine
+from tests.infer_workload.reference.slow_engine import ReferenceRequest, SlowEngine
 
 SECONDS_APART = 1e-6
 """The two add up the same thousands of steps in another order, a rounding of 1e-12 or so each, and count as moved what
@@ -52,12 +52,12 @@ def deployment_of(nodes, **shape):
     )
 
 
-class Both:
+class EnginePair:
     """The same calls to both engines; layouts are planned once."""
 
     def __init__(self, deployment, seed=0):
         self.fast, self.slow = Engine(deployment, seed), SlowEngine(deployment, seed)
-        self.asked: list[tuple[InferenceRequest, Asked]] = []
+        self.asked: list[tuple[InferenceRequest, ReferenceRequest]] = []
 
     def play(self, events):
         at = 0.0
@@ -75,7 +75,7 @@ class Both:
     def _submit(self, event):
         number, at, size = len(self.asked), self.fast.now, (event.tokens_in, event.tokens_out)
         fast = InferenceRequest(number, at, *size, priority=event.priority)
-        slow = Asked(number, at, *size, event.priority)
+        slow = ReferenceRequest(number, at, *size, event.priority)
         try:
             self.fast.submit(fast)
         except ContextTooLong:
@@ -136,7 +136,7 @@ QUICK = st.one_of(st.just(0.0), st.floats(0, 0.2))
 @settings(max_examples=40, deadline=None)
 @given(events(submits(tokens_in=st.integers(1, 200_000)), CANCEL), st.booleans(), st.integers(0, 9))
 def test_arrivals_and_cancellations(played, mtp, seed):
-    Both(deployment_of(4, mtp=mtp), seed).play(played).agree()
+    EnginePair(deployment_of(4, mtp=mtp), seed).play(played).agree()
 
 
 @settings(max_examples=40, deadline=None)
@@ -146,7 +146,7 @@ def test_arrivals_and_cancellations(played, mtp, seed):
     st.sampled_from([2, 4, None]),
 )
 def test_priorities_where_memory_and_batches_are_full(played, mtp, batch):
-    both = Both(deployment_of(2, mtp=mtp, batch_per_npu=batch)).play(played)
+    both = EnginePair(deployment_of(2, mtp=mtp, batch_per_npu=batch)).play(played)
     both.agree()
 
 
@@ -159,7 +159,7 @@ def test_priorities_where_memory_and_batches_are_full(played, mtp, batch):
     st.booleans(),
 )  # fmt: skip
 def test_lost_nodes_and_roles_that_change(played, mtp):
-    Both(deployment_of(6, mtp=mtp, batch_per_npu=4)).play(played).agree()
+    EnginePair(deployment_of(6, mtp=mtp, batch_per_npu=4)).play(played).agree()
 
 
 @settings(max_examples=30, deadline=None)
@@ -168,16 +168,16 @@ def test_lost_nodes_and_roles_that_change(played, mtp):
     st.floats(0.008, 0.03),
 )
 def test_a_batch_that_adapts(played, target_s):
-    Both(deployment_of(2, mtp=False, tpot_target_s=target_s)).play(played).agree()
+    EnginePair(deployment_of(2, mtp=False, tpot_target_s=target_s)).play(played).agree()
 
 
 def test_what_these_cases_are_about_comes_to_pass():
     """Preemptions, waiting for room, and a batch bounded back: else the comparisons above would say little."""
     crowd = [(0.0, Submit(1, 4000, 400))] * 60
-    full = Both(deployment_of(2, batch_per_npu=4)).play([*crowd, (1.0, Submit(0, 4000, 400)), (2.0, Cancel(3))])
+    full = EnginePair(deployment_of(2, batch_per_npu=4)).play([*crowd, (1.0, Submit(0, 4000, 400)), (2.0, Cancel(3))])
     full.agree()
     assert full.fast.preemptions > 0
-    bounded = Both(deployment_of(2, mtp=False, tpot_target_s=0.012))
+    bounded = EnginePair(deployment_of(2, mtp=False, tpot_target_s=0.012))
     for event in (Submit(0, 500, 400),) * 60:
         bounded._submit(event)
     assert 0 < len(bounded.fast.waiting) < 60

@@ -14,7 +14,7 @@ from matrixcommon.model.clock import ScaledClock
 from services.chassis.database import DatabaseEngine
 from services.infer.main import InferSettings, build
 from services.matrixctl.commands.experiments.kept_reports import POINTS_MAX, thin_points
-from tests.infer_workload.conftest import Views
+from tests.infer_workload.conftest import FakeFabricViews
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line, run_matrixctl
 
 ROOT = Path(__file__).parents[3]
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 @pytest.fixture
 def infer(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     database = DatabaseEngine(f"sqlite:///{fresh}")
-    app = build(InferSettings(seed=1, agents_url=""), ScaledClock(60.0, time.time()), database, Views())
+    app = build(InferSettings(seed=1, agents_url=""), ScaledClock(60.0, time.time()), database, FakeFabricViews())
     with TestClient(app) as client:
         connect_matrixctl(monkeypatch, {"infer": client})
         yield client

@@ -17,7 +17,7 @@ from matrixcommon.model.errors import QuotaExceeded
 from matrixcommon.persistence.database_session import Database
 from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
-from tests.infer_workload.conftest import Stage
+from tests.infer_workload.conftest import InferServer
 
 TTFT = {"mean": 0.5, "p50": 0.4, "p90": 1.0, "p99": 2.0}
 RUN = {"finished": 90, "refused": 2, "ttft": TTFT, "seed": 1, "workload": "90 requests", "cached": True}
@@ -30,46 +30,46 @@ def report(document: Any = RUN, **otherwise: Any) -> dict[str, Any]:
 
 
 async def test_a_report_is_kept_as_it_was_sent_and_found_again_by_the_next_process(fresh: Path) -> None:
-    async with Stage(fresh) as stage:
-        answer = await stage.http.put("/v1/reports/first", json=report(labels={"team": "a"}))
+    async with InferServer(fresh) as server:
+        answer = await server.http.put("/v1/reports/first", json=report(labels={"team": "a"}))
         assert answer.status_code == 200, answer.text
         view = answer.json()
         assert (view["state"], view["author"], view["generation"]) == ("Kept", "anyone", 1)
-        again = (await stage.http.put("/v1/reports/first", json=report(labels={"team": "a"}))).json()
+        again = (await server.http.put("/v1/reports/first", json=report(labels={"team": "a"}))).json()
         assert again["generation"] == 1, "the same again is no other report"
-    async with Stage(fresh) as stage:
-        listed = (await stage.http.get("/v1/reports", params={"filter": "experiment=run"})).json()["items"]
+    async with InferServer(fresh) as server:
+        listed = (await server.http.get("/v1/reports", params={"filter": "experiment=run"})).json()["items"]
         assert [(each["name"], each["labels"], each["sizeBytes"]) for each in listed] == [
             ("first", {"team": "a"}, view["sizeBytes"])
         ]
-        content = (await stage.http.get("/v1/reports/first/content")).json()
+        content = (await server.http.get("/v1/reports/first/content")).json()
         assert {key: content[key] for key in report()} == report()
-        assert (await stage.http.put("/v1/reports/first", json=report(title="another"))).json()["generation"] == 2
-        assert (await stage.http.delete("/v1/reports/first")).status_code == 204
-        assert (await stage.http.get("/v1/reports/first/content")).status_code == 404
-        with stage.database.sessions() as session:
+        assert (await server.http.put("/v1/reports/first", json=report(title="another"))).json()["generation"] == 2
+        assert (await server.http.delete("/v1/reports/first")).status_code == 204
+        assert (await server.http.get("/v1/reports/first/content")).status_code == 404
+        with server.database.sessions() as session:
             assert session.scalar(select(func.count()).select_from(ReportContentRow)) == 0, "its content went with it"
 
 
-async def test_what_is_only_validated_is_not_kept(stage: Stage) -> None:
-    answer = await stage.http.put("/v1/reports/first", json=report(), params={"validateOnly": "true"})
+async def test_what_is_only_validated_is_not_kept(server: InferServer) -> None:
+    answer = await server.http.put("/v1/reports/first", json=report(), params={"validateOnly": "true"})
     assert answer.json()["sizeBytes"] > 0
-    assert (await stage.http.get("/v1/reports")).json()["items"] == []
-    assert (await stage.http.put("/v1/reports/first", json=report())).is_success
+    assert (await server.http.get("/v1/reports")).json()["items"] == []
+    assert (await server.http.put("/v1/reports/first", json=report())).is_success
     for wrong in ('"9999"', "*"):
-        answer = await stage.http.put("/v1/reports/second", json=report(), headers={"If-Match": wrong})
+        answer = await server.http.put("/v1/reports/second", json=report(), headers={"If-Match": wrong})
         assert answer.status_code == 412, answer.text
 
 
-async def test_two_runs_are_compared_and_what_is_none_is_refused_by_name(stage: Stage) -> None:
+async def test_two_runs_are_compared_and_what_is_none_is_refused_by_name(server: InferServer) -> None:
     later = {**RUN, "finished": 92, "refused": 0, "ttft": {**TTFT, "p90": 1.5}, "seed": 2}
     for name, body in (
         ("before", report()),
         ("after", report(later)),
         ("ranges", report({"points": [{"nodes": 4}]}, experiment="sweep")),
     ):
-        assert (await stage.http.put(f"/v1/reports/{name}", json=body)).is_success
-    found = (await stage.http.get("/v1/reports/before/comparison", params={"with": "after"})).json()
+        assert (await server.http.put(f"/v1/reports/{name}", json=body)).is_success
+    found = (await server.http.get("/v1/reports/before/comparison", params={"with": "after"})).json()
     changed = {each["name"]: each for each in found["changes"] if each["before"] != each["after"]}
     assert (found["before"]["name"], found["after"]["name"]) == ("before", "after")
     assert changed.keys() == {"finished", "refused", "ttft.p90"}
@@ -80,7 +80,7 @@ async def test_two_runs_are_compared_and_what_is_none_is_refused_by_name(stage: 
         ("before", "ranges", 422, "with"),
         ("before", "nothing", 404, "name"),
     ):
-        answer = await stage.http.get(f"/v1/reports/{name}/comparison", params={"with": other})
+        answer = await server.http.get(f"/v1/reports/{name}/comparison", params={"with": other})
         assert (answer.status_code, answer.json()["field"]) == (status, field), answer.text
 
 
@@ -106,12 +106,14 @@ def nested(levels: int) -> Any:
          "plots[0].lines.a"),
     ],
 )  # fmt: skip
-async def test_what_is_no_report_is_refused(stage: Stage, what: str, body: Any, status: int, field: str | None) -> None:
-    answer = await stage.http.put("/v1/reports/bad", json=body)
+async def test_what_is_no_report_is_refused(
+    server: InferServer, what: str, body: Any, status: int, field: str | None
+) -> None:
+    answer = await server.http.put("/v1/reports/bad", json=body)
     assert answer.status_code == status, answer.text
     if field:
         assert answer.json()["field"] == field
-    assert (await stage.http.get("/v1/reports")).json()["items"] == []
+    assert (await server.http.get("/v1/reports")).json()["items"] == []
 
 
 def test_a_project_keeps_so_many_reports_and_bytes_and_others_have_their_own(fresh: Path) -> None:
@@ -146,20 +148,20 @@ async def test_editors_keep_reports_viewers_read_them_and_nobody_sees_another_pr
     def as_(role: str, project: str) -> dict[str, str]:
         return {"Authorization": f"Bearer {made[role, project]}"}
 
-    async with Stage(fresh, tokens=tokens) as stage:
+    async with InferServer(fresh, tokens=tokens) as server:
         for role in ("viewer", "user"):
-            answer = await stage.http.put("/v1/reports/mine", json=report(), headers=as_(role, "red"))
+            answer = await server.http.put("/v1/reports/mine", json=report(), headers=as_(role, "red"))
             assert answer.status_code == 403
-        answer = await stage.http.put("/v1/reports/mine", json=report(), headers=as_("editor", "red"))
+        answer = await server.http.put("/v1/reports/mine", json=report(), headers=as_("editor", "red"))
         assert (answer.json()["project"], answer.json()["author"]) == ("red", "editor-red")
-        assert (await stage.http.get("/v1/reports/mine/content", headers=as_("viewer", "red"))).is_success
-        assert (await stage.http.put("/v1/reports/own", json=report(), headers=as_("editor", "blue"))).is_success
+        assert (await server.http.get("/v1/reports/mine/content", headers=as_("viewer", "red"))).is_success
+        assert (await server.http.put("/v1/reports/own", json=report(), headers=as_("editor", "blue"))).is_success
         for path in ("/v1/reports/mine", "/v1/reports/mine/content", "/v1/reports/own/comparison?with=mine",
                      "/v1/reports/own/comparison?with=red/mine"):  # fmt: skip
-            answer = await stage.http.get(path, headers=as_("editor", "blue"))
+            answer = await server.http.get(path, headers=as_("editor", "blue"))
             assert answer.status_code == 404, path
-        answer = await stage.http.delete("/v1/reports/mine", headers=as_("editor", "blue"))
+        answer = await server.http.delete("/v1/reports/mine", headers=as_("editor", "blue"))
         assert answer.status_code == 404
-        listed = (await stage.http.get("/v1/reports", headers=as_("editor", "blue"))).json()["items"]
+        listed = (await server.http.get("/v1/reports", headers=as_("editor", "blue"))).json()["items"]
         assert [each["name"] for each in listed] == ["own"]
-        assert (await stage.http.get("/v1/reports/mine?project=red", headers=as_("admin", "default"))).is_success
+        assert (await server.http.get("/v1/reports/mine?project=red", headers=as_("admin", "default"))).is_success

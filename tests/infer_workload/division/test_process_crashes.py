@@ -12,17 +12,17 @@ import pytest
 from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.contract.load import LoadRequest
 from infer_workload.contract.roles import DrainRequest, ScaleRequest
-from infer_workload.layout.division import entitled
+from infer_workload.layout.division import entitlements
 from infer_workload.metering.tables import Base
-from infer_workload.serving.instance_nodes import claim_of, leaving, on_instance
+from infer_workload.serving.instance_nodes import claim_of, deployments_on, draining_nodes
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
 from matrixcommon.model.clock import Steady
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.persistence.database_session import Database
 from services.chassis.database import DatabaseEngine
-from tests.infer_workload.conftest import NODES, Views
-from tests.infer_workload.loaded import everything_is_accounted_for
+from tests.infer_workload.conftest import NODES, FakeFabricViews
+from tests.infer_workload.loaded_deployment import accounts_for_all_requests
 
 NAMES = ("chat", "code", "mail")
 EVENTS = (
@@ -42,7 +42,7 @@ EVENTS = (
 )
 
 
-class Hand(Steady):
+class ManualClock(Steady):
     """A clock that is moved by hand."""
 
     def __init__(self):
@@ -52,20 +52,20 @@ class Hand(Steady):
         return self.at
 
 
-class Ended(BaseException):
+class ProcessKilled(BaseException):
     """The process is gone: whoever called hears nothing."""
 
 
-class Life:
+class RestartableService:
     """One process, and the next one on what it had written."""
 
     def __init__(self, path, seed, dies_at=None):
-        self.rng, self.views, self.clock = Random(seed), Views(), Hand()
+        self.rng, self.views, self.clock = Random(seed), FakeFabricViews(), ManualClock()
         self.engine = DatabaseEngine(f"sqlite:///{path}")
         self.writes, self.dies_at = 0, dies_at
-        self.begin()
+        self.restart()
 
-    def begin(self):
+    def restart(self):
         records = Database(self.engine.sessions, Base.metadata, self.clock, self.engine.shared)
         records.wrote = self.wrote
         self.serving = Serving(InferStore(records), self.clock, self.views, Random(7))
@@ -73,46 +73,46 @@ class Life:
 
     def wrote(self):
         self.writes += 1
-        self.each_node_is_ones()
+        self.check_roles_disjoint()
         if self.writes == self.dies_at:
-            raise Ended
+            raise ProcessKilled
 
     @property
-    def lives(self):
-        return on_instance(self.serving.live.values(), "i")
+    def deployments(self):
+        return deployments_on(self.serving.live.values(), "i")
 
-    def each_node_is_ones(self):
+    def check_roles_disjoint(self):
         with self.serving.store.records.reading() as session:
             written = [node for row in self.serving.store.deployments(session) for node in row.roles or {}]
         assert len(written) == len(set(written)), "as it is written"
 
-    async def looks(self):
-        await self.serving.watchers.follow_fabric()
-        used = [node for live in self.lives for node in (live.layout.pools.nodes if live.engine else ())]
+    async def check_invariants(self):
+        await self.serving.watchers.observe_fabric()
+        used = [node for live in self.deployments for node in (live.layout.pools.nodes if live.engine else ())]
         assert len(used) == len(set(used)), "as it is used"
-        for live in self.lives:
-            assert everything_is_accounted_for(live)
+        for live in self.deployments:
+            assert accounts_for_all_requests(live)
 
-    async def plays(self, seconds):
+    async def advance(self, seconds):
         until = self.clock.at + seconds
         while self.clock.at < until:
             self.clock.at += 5.0
-            for live in self.lives:
-                while not live.play(self.clock.at):
+            for live in self.deployments:
+                while not live.advance(self.clock.at):
                     pass
-            await self.looks()
+            await self.check_invariants()
 
-    async def survives(self, happens):
-        """`happens`, or the process ends at one of its writes and begins anew."""
+    async def run_despite_crashes(self, action):
+        """`action`, or the process ends at one of its writes and begins anew."""
         try:
-            await happens()
-        except Ended:
-            with suppress(Ended):
-                self.begin()
+            await action()
+        except ProcessKilled:
+            with suppress(ProcessKilled):
+                self.restart()
                 return
-            self.begin()  # it ended while it began
+            self.restart()  # it ended while it began
 
-    async def event(self):
+    async def run_random_event(self):
         rng, kind, name = self.rng, self.rng.choice(EVENTS), self.rng.choice(NAMES)
         there, node = name in self.serving.live, self.rng.choice(NODES)
         sizes = rng.choice([{}, {}, {"prefill_npus": 8 * rng.randint(1, 2), "decode_npus": 8 * rng.randint(1, 4)}])
@@ -140,23 +140,23 @@ class Life:
                 asked = None if self.serving.live[name].load else LoadRequest(requests_per_second=2.0, seed=1)
                 self.serving.start_load_generator(name, asked)
             elif kind == "restart":
-                raise Ended
-        await self.looks()
-        await self.plays(rng.choice([5.0, 20.0, 120.0]))
+                raise ProcessKilled
+        await self.check_invariants()
+        await self.advance(rng.choice([5.0, 20.0, 120.0]))
 
-    async def settles(self):
+    async def advance_until_stable(self):
         """Everything is there again, and time passes."""
         for node in NODES:
             self.views.gain(node)
         for name in list(self.serving.live):
             self.serving.start_load_generator(name, None)
             self.serving.drain(name, None)
-        await self.plays(1500.0)
-        lives = self.lives
-        if not lives:
+        await self.advance(1500.0)
+        deployments = self.deployments
+        if not deployments:
             return
-        due = entitled(NODES, [claim_of(each) for each in lives], leaving(lives))
-        for live in lives:
+        due = entitlements(NODES, [claim_of(each) for each in deployments], draining_nodes(deployments))
+        for live in deployments:
             if live.state == "Idle":
                 continue
             serves = live.state == "Serving"
@@ -184,51 +184,53 @@ def counted_writes(monkeypatch):
 
 @pytest.mark.parametrize("seed", range(24))
 async def test_a_life_of_deployments_on_one_instance(tmp_path, migrated, counted_writes, seed):
-    life = Life(shutil.copy(migrated, tmp_path / "infer.db"), seed)
+    service = RestartableService(shutil.copy(migrated, tmp_path / "infer.db"), seed)
     for _ in range(25):
-        await life.survives(life.event)
-    await life.settles()
+        await service.run_despite_crashes(service.run_random_event)
+    await service.advance_until_stable()
 
 
 @pytest.mark.parametrize("at", range(1, 40, 3))
 async def test_the_process_ends_after_any_of_its_writes(tmp_path, migrated, counted_writes, at):
     """One serves, a second one takes its part, a node is lost and comes back, the first one ends."""
-    life = Life(shutil.copy(migrated, tmp_path / "infer.db"), 0, dies_at=at)
+    service = RestartableService(shutil.copy(migrated, tmp_path / "infer.db"), 0, dies_at=at)
 
     async def asked(name, **sizes):
         async def ask():
-            self = life.serving
+            self = service.serving
             if name not in self.live:
                 self.ensure(name, DeploymentRequest(instance="i", **sizes))
-            await life.plays(200.0)
+            await service.advance(200.0)
 
-        await life.survives(ask)
-        await life.survives(ask)
+        await service.run_despite_crashes(ask)
+        await service.run_despite_crashes(ask)
 
     await asked("chat")
     await asked("code", prefill_npus=8, decode_npus=16)
-    assigned = {live.name: live.layout.pools.nodes for live in life.lives}
+    assigned = {live.name: live.layout.pools.nodes for live in service.deployments}
     assert [len(nodes) for nodes in assigned.values()] == [5, 3]
 
     async def again():
-        raise Ended
+        raise ProcessKilled
 
-    await life.survives(again)
-    await life.survives(lambda: life.plays(200.0))
-    await life.survives(lambda: life.plays(200.0))
-    assert {live.name: live.layout.pools.nodes for live in life.lives} == assigned, "the same nodes after a restart"
+    await service.run_despite_crashes(again)
+    await service.run_despite_crashes(lambda: service.advance(200.0))
+    await service.run_despite_crashes(lambda: service.advance(200.0))
+    assert {live.name: live.layout.pools.nodes for live in service.deployments} == assigned, (
+        "the same nodes after a restart"
+    )
     lost = min(assigned["code"])
-    life.views.lose(lost)
-    await life.survives(lambda: life.plays(200.0))
-    life.views.gain(lost)
+    service.views.lose(lost)
+    await service.run_despite_crashes(lambda: service.advance(200.0))
+    service.views.gain(lost)
 
     async def end():
-        if "chat" in life.serving.live:
-            life.serving.delete("chat")
-        await life.plays(300.0)
+        if "chat" in service.serving.live:
+            service.serving.delete("chat")
+        await service.advance(300.0)
 
-    await life.survives(end)
-    await life.survives(end)
-    (left,) = life.lives
+    await service.run_despite_crashes(end)
+    await service.run_despite_crashes(end)
+    (left,) = service.deployments
     assert (left.name, left.state, len(left.layout.pools.nodes)) == ("code", "Serving", 3)
     assert claim_of(left).assigned == frozenset(NODES), "and all that the other one had is free"

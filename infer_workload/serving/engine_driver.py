@@ -12,7 +12,7 @@ from matrixcommon.model.clock import Clock
 
 log = logging.getLogger(__name__)
 
-FOLLOWED_TURN_WALL_S = 0.02
+STREAMED_TURN_WALL_S = 0.02
 """Wall seconds between turns while a client reads a stream."""
 
 LOADED_TURN_WALL_S = 0.1
@@ -22,55 +22,56 @@ IDLE_TURN_WALL_S = 1.0
 """The longest time between turns, wall seconds."""
 
 
-class Player:
-    """Advances these deployments. `look_again` is called when an engine failed and needs a new view of its fabric."""
+class EngineDriver:
+    """Advances these deployments. `enqueue_fabric` is called when an engine failed and needs a new view of its
+    fabric."""
 
-    def __init__(self, live: Mapping[str, LiveDeployment], clock: Clock, look_again: Callable[[], None]) -> None:
+    def __init__(self, live: Mapping[str, LiveDeployment], clock: Clock, enqueue_fabric: Callable[[], None]) -> None:
         self._live = live
         self._clock = clock
-        self._look_again = look_again
-        self._nudged = asyncio.Event()
+        self._enqueue_fabric = enqueue_fabric
+        self._woken = asyncio.Event()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Take the next turn at once, as something was submitted."""
-        self._nudged.set()
+        self._woken.set()
 
     async def run(self) -> None:
         """Forever: advance every deployment to now, then rest until something is due."""
         while True:
-            self._nudged.clear()
+            self._woken.clear()
             began = time.perf_counter()
-            turns = [self._play(live) for live in list(self._live.values())]
+            turns = [self._advance(live) for live in list(self._live.values())]
             caught_up = all(turns)
             spent = time.perf_counter() - began
             if caught_up:
-                await self._rest(self._rest_wall_s())
+                await self._sleep(self._sleep_wall_s())
             else:
                 await asyncio.sleep(spent)  # uses at most half a core under any load
 
-    def _play(self, live: LiveDeployment) -> bool:
+    def _advance(self, live: LiveDeployment) -> bool:
         try:
-            return live.play(self._clock.now())
+            return live.advance(self._clock.now())
         except Exception:
             log.exception("a deployment's engine failed; laying it out again", extra={"deployment": live.name})
             live.fail("the engine failed and is restarting")
-            self._look_again()
+            self._enqueue_fabric()
             return True
 
-    def _rest_wall_s(self) -> float | None:
-        lives = self._live.values()
-        if not lives:
+    def _sleep_wall_s(self) -> float | None:
+        deployments = self._live.values()
+        if not deployments:
             return None
-        if any(live.stream_count for live in lives):
-            return FOLLOWED_TURN_WALL_S
-        if any((live.load is not None and live.serves) or live.activation.waiting for live in lives):
+        if any(live.stream_count for live in deployments):
+            return STREAMED_TURN_WALL_S
+        if any((live.load is not None and live.serves) or live.activation.waiting for live in deployments):
             return LOADED_TURN_WALL_S
-        due = min(live.next_at() for live in lives)
+        due = min(live.next_event_at() for live in deployments)
         return min(IDLE_TURN_WALL_S, max(0.005, self._clock.wall_s(due - self._clock.now())))
 
-    async def _rest(self, wall_s: float | None) -> None:
+    async def _sleep(self, wall_s: float | None) -> None:
         """Wait for a nudge, at most that long. `wait_for` can swallow a cancellation before Python 3.12."""
-        nudge = asyncio.ensure_future(self._nudged.wait())
+        nudge = asyncio.ensure_future(self._woken.wait())
         try:
             await asyncio.wait({nudge}, timeout=wall_s)
         finally:
