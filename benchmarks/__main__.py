@@ -11,7 +11,7 @@ from pathlib import Path
 import benchmarks
 
 
-def known() -> list[str]:
+def list_benchmarks() -> list[str]:
     """Return the names of modules with a `measure`, without importing them. Other modules are helpers or programs."""
     found = []
     for module in pkgutil.iter_modules(benchmarks.__path__):
@@ -24,7 +24,7 @@ def known() -> list[str]:
 
 
 def main(names: list[str]) -> int:
-    names, all_names = names or known(), known()
+    names, all_names = names or list_benchmarks(), list_benchmarks()
     if unknown := set(names) - set(all_names):
         print(f"there is no benchmark {', '.join(sorted(unknown))}; there are {', '.join(all_names)}", file=sys.stderr)
         return 2

@@ -17,8 +17,8 @@ import networkx
 import numpy
 
 from benchmarks import Figure
-from benchmarks.allocator.busy import SHAPES, Busy, busy, percentile
-from benchmarks.allocator.ledger_verbs import rebuilt
+from benchmarks.allocator.busy import SHAPES, BusyMachine, percentile, run_busy_machine
+from benchmarks.allocator.ledger_verbs import rebuild_index
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -31,45 +31,47 @@ GOALS = {
     "20,736 nodes": (20000, 20, 300, 1000, 200),
 }
 GANG_NODES = 4000
-RULED_FAILURES = {"48 nodes": (20000, 500), "20,736 nodes": (20000, 10000)}
+CONSTRAINED_FAILURES = {"48 nodes": (20000, 500), "20,736 nodes": (20000, 10000)}
 
 
 def measure() -> Iterator[Figure]:
     for name, (requests, p50, p99, times, anew) in GOALS.items():
         shape = SHAPES[name]
-        found = busy(shape, requests)
-        median = percentile(found.took, 50)
+        found = run_busy_machine(shape, requests)
+        median = percentile(found.decision_us, 50)
         method = f"{FORM.word}; choose and commit, {requests} seeded requests, machine about full"
         yield Figure(f"decision at {name}, P50", median, "us", method, p50)
-        yield Figure(f"decision at {name}, P99", percentile(found.took, 99), "us", method, p99)
-        usual, lean = by_graph(shape)
+        yield Figure(f"decision at {name}, P99", percentile(found.decision_us, 99), "us", method, p99)
+        usual, lean = best_fit_over_graph_us(shape)
         yield Figure(
             f"best fit over NetworkX at {name}", usual, "us", "min over graph.nodes[node], one node, no commit"
         )
-        yield Figure(f"best fit over NetworkX at {name} / ours", usual / median, "x", "the same", goal_least=times)
+        yield Figure(f"best fit over NetworkX at {name} / ours", usual / median, "x", "the same", goal_min=times)
         yield Figure(f"leanest loop over NetworkX at {name} / ours", lean / median, "x", "graph.nodes(data=True)")
-        yield Figure(f"best fit over NumPy at {name} / ours", by_arrays(shape) / median, "x", "one node, no commit")
+        yield Figure(
+            f"best fit over NumPy at {name} / ours", best_fit_over_arrays_us(shape) / median, "x", "one node, no commit"
+        )
         if shape.supernodes > 1:
             method = "one core, releases included"
-            yield Figure("decisions a second at 165,888 NPUs", found.rate, "/s", method, goal_least=15000)
-        yield Figure(f"index made anew at {name}", rebuilt_ms(found), "ms", "from who holds what", anew)
-    for name, (requests, most) in RULED_FAILURES.items():
-        found = busy(SHAPES[name], requests, rules=True)
+            yield Figure("decisions a second at 165,888 NPUs", found.rate, "/s", method, goal_min=15000)
+        yield Figure(f"index made anew at {name}", index_rebuild_ms(found), "ms", "from who holds what", anew)
+    for name, (requests, most) in CONSTRAINED_FAILURES.items():
+        found = run_busy_machine(SHAPES[name], requests, constrained=True)
         if SHAPES[name].supernodes > 1:
             method = f"{FORM.word}; {requests} seeded requests, a third with spares or parts of nodes, nodes failing"
-            yield Figure(f"the same with rules at {name}, P50", percentile(found.took, 50), "us", method, 25)
-            yield Figure(f"the same with rules at {name}, P99", percentile(found.took, 99), "us", method, 600)
+            yield Figure(f"the same with rules at {name}, P50", percentile(found.decision_us, 50), "us", method, 25)
+            yield Figure(f"the same with rules at {name}, P99", percentile(found.decision_us, 99), "us", method, 600)
         method = f"fenced, all it touched repaired, {len(found.failures)} random nodes"
         yield Figure(f"failed node at {name}, P99", percentile(found.failures, 99), "us", method, most)
     yield Figure("a gang of 4,000 nodes", gang_ms(), "ms", "chosen, committed and named on 20,736 nodes", 20)
 
 
-def by_graph(shape: ClusterShape) -> tuple[float, float]:
+def best_fit_over_graph_us(shape: ClusterShape) -> tuple[float, float]:
     """Return the microseconds of best fit over a graph's nodes: as usually written, and as the fastest loop."""
-    chance = random.Random(7)
+    rng = random.Random(7)
     graph = networkx.Graph()
     for node in range(shape.all_nodes):
-        graph.add_node(f"sn{node // shape.of_supernode}-n{node}", free=chance.randint(0, 8), up=True)
+        graph.add_node(f"sn{node // shape.of_supernode}-n{node}", free=rng.randint(0, 8), up=True)
     nodes = graph.nodes
 
     def usual() -> str:
@@ -88,7 +90,7 @@ def by_graph(shape: ClusterShape) -> tuple[float, float]:
     return _median_us(usual), _median_us(lean)
 
 
-def by_arrays(shape: ClusterShape) -> float:
+def best_fit_over_arrays_us(shape: ClusterShape) -> float:
     """Return the microseconds of best fit over an array."""
     free = numpy.random.default_rng(7).integers(0, 9, shape.all_nodes)
     return _median_us(lambda: int(numpy.argmin(numpy.where(free >= 4, free, 99))))
@@ -103,11 +105,11 @@ def _median_us(choose: Callable[[], object]) -> float:
     return sorted(took)[15]
 
 
-def rebuilt_ms(found: Busy) -> float:
+def index_rebuild_ms(found: BusyMachine) -> float:
     took = []
     for _ in range(5):
         begun = time.perf_counter_ns()
-        rebuilt(found.ledger)
+        rebuild_index(found.ledger)
         took.append((time.perf_counter_ns() - begun) / 1e6)
     return sorted(took)[2]
 

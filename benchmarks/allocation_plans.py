@@ -13,14 +13,14 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.allocator.busy import SHAPES, busy, percentile, request_of, with_rules
+from benchmarks.allocator.busy import SHAPES, percentile, run_busy_machine, sample_request, with_constraints
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.release_set import possible
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.request import PlacementRequest
 
-IN_A_ROW = 3
+CONSECUTIVE_REFUSALS = 3
 
 # requests before; answers; P99 in ms
 GOALS = {"48 nodes": (2000, 1000, 1), "1,024 nodes": (4000, 300, 3), "20,736 nodes": (10000, 150, 50)}
@@ -28,20 +28,20 @@ GOALS = {"48 nodes": (2000, 1000, 1), "1,024 nodes": (4000, 300, 3), "20,736 nod
 
 def measure() -> Iterator[Figure]:
     for name, (requests, answers, most) in GOALS.items():
-        found = busy(SHAPES[name], requests, rules=True)
-        brim(found.ledger, found.now)
-        took, proven = answered(found.ledger, found.now, answers)
+        found = run_busy_machine(SHAPES[name], requests, constrained=True)
+        fill_until_refused(found.ledger, found.now)
+        took, proven = time_explanations(found.ledger, found.now, answers)
         method = f"{FORM.word}; {answers} refused requests, machine full to the brim"
         yield Figure(f"plan for a refused request at {name}, P50", percentile(took, 50), "ms", method)
         yield Figure(f"plan for a refused request at {name}, P99", percentile(took, 99), "ms", method, most)
         yield Figure(f"cheapest release proven at {name}", proven * 100, "%", "of those named in that time")
 
 
-def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float]:
+def time_explanations(ledger: Ledger, now: float, count: int) -> tuple[list[float], float]:
     """Return (sorted milliseconds of each answer, the share of proposed releases that are proven the cheapest)."""
-    chance = random.Random(11)
+    rng = random.Random(11)
     took, proven = list[float](), list[bool]()
-    refused = refusals(ledger, chance, now)
+    refused = generate_refused(ledger, rng, now)
     gc.collect()
     gc.disable()
     try:
@@ -56,20 +56,20 @@ def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float
     return sorted(took), sum(proven) / max(1, len(proven))
 
 
-def brim(ledger: Ledger, now: float) -> None:
-    """Fill the machine with requests until `IN_A_ROW` in a row are refused."""
-    chance = random.Random(5)
+def fill_until_refused(ledger: Ledger, now: float) -> None:
+    """Fill the machine with requests until `CONSECUTIVE_REFUSALS` in a row are refused."""
+    rng = random.Random(5)
     refused = number = 0
-    while refused < IN_A_ROW:
+    while refused < CONSECUTIVE_REFUSALS:
         number += 1
-        place, _ = ledger.allocate(f"b{number}", request_of(chance, ledger.shape, now)[0], now)
+        place, _ = ledger.allocate(f"b{number}", sample_request(rng, ledger.shape, now)[0], now)
         refused = 0 if place is not None else refused + 1
 
 
-def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[PlacementRequest]:
+def generate_refused(ledger: Ledger, rng: random.Random, now: float) -> Iterator[PlacementRequest]:
     """Yield requests that would fit on an empty machine but do not fit now."""
     names = sorted(ledger.allocations)
     while True:
-        request = with_rules(chance, request_of(chance, ledger.shape, now)[0], names)
+        request = with_constraints(rng, sample_request(rng, ledger.shape, now)[0], names)
         if possible(ledger.shape, request) and ledger.choose(request) is None:
             yield request

@@ -32,7 +32,7 @@ def on_each_database(*measures: Measure) -> Iterator[Figure]:
 
 
 @contextmanager
-def running(kind: type[Process], url: str, *flags: str) -> Iterator[Process]:
+def run_service(kind: type[Process], url: str, *flags: str) -> Iterator[Process]:
     """Run a service on a new database."""
     with tempfile.TemporaryDirectory(prefix="cm-bench-") as folder:
         process = kind(Path(folder), *flags, *(["--database", url] if url else []))
@@ -49,7 +49,7 @@ class Connection:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
+    async def request(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
         """Send one request and return the response's status and body."""
         type_and_length = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
         self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: bench\r\n{type_and_length}\r\n\r\n".encode() + body)
@@ -60,12 +60,12 @@ class Connection:
 
     async def expect(self, wanted: int, method: str, path: str, body: bytes = b"") -> None:
         """Send a request, and exit unless the response has the wanted status."""
-        status, reported = await self.ask(method, path, body)
+        status, reported = await self.request(method, path, body)
         if status != wanted:
             raise SystemExit(f"{method} {path}: {status} instead of {wanted}: {reported[:300]!r}")
 
 
-async def together(clients: int, client: Callable[[int], Coroutine[Any, Any, None]]) -> None:
+async def run_concurrently(clients: int, client: Callable[[int], Coroutine[Any, Any, None]]) -> None:
     """Run `client(number)` for all clients concurrently."""
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
@@ -73,7 +73,7 @@ async def together(clients: int, client: Callable[[int], Coroutine[Any, Any, Non
 
 
 @asynccontextmanager
-async def connected(process: ResourceProcess) -> AsyncIterator[Connection]:
+async def connect(process: ResourceProcess) -> AsyncIterator[Connection]:
     """Open a connection to a service."""
     host, port = process.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))

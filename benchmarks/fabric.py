@@ -35,22 +35,22 @@ def measure() -> Iterator[Figure]:
     how = "kernel in C" if kernel() else "arrays: no C compiler here"
     yield from solves(how)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        seconds, mb = pool.apply(dispatch_to_the_end)
+        seconds, mb = pool.apply(run_dispatch)
     yield Figure("714,560 flows to the end (EP320 striped)", seconds, "s", "one solve, arrays; SimGrid 4.16 s", 0.5)
     yield Figure("714,560 flows to the end, memory", mb, "MB", "most of a process of its own; SimGrid 1,670", 500)
-    made = UbPaths.of(20).hashed(all_to_all(range(320), 7168)[0], 1)
+    made = UbPaths.for_nodes(20).hashed(all_to_all(range(320), 7168)[0], 1)
     took, done = median(lambda: run(made))
     yield Figure("102,080 flows to the end (EP320 ECMP)", took, "s", f"{done.method}, {how}; SimGrid 69.8 s", 0.1)
-    yield from unequal(how)
+    yield from run_unequal_sizes(how)
     yield from single_changes(how)
 
 
 def solves(how: str) -> Iterator[Figure]:
-    chance = np.random.default_rng(1)
-    turned = np.roll(chance.permutation(384), 1)
+    rng = np.random.default_rng(1)
+    turned = np.roll(rng.permutation(384), 1)
     dies = np.arange(768)
-    permutation = UbPaths.of(48).striped(CollectiveStep(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
-    ecmp = UbPaths.of(20).hashed(all_to_all(range(320), 7168)[0], 1)
+    permutation = UbPaths.for_nodes(48).striped(CollectiveStep(dies, 2 * turned[dies // 2] + dies % 2, 28e6))
+    ecmp = UbPaths.for_nodes(20).hashed(all_to_all(range(320), 7168)[0], 1)
     for name, made, goal, peer in (
         ("5,376 flows (permutation)", permutation, 3, "47 ms"), ("102,080 flows (EP320 ECMP)", ecmp, 60, "570 ms"),
     ):  # fmt: skip
@@ -60,19 +60,19 @@ def solves(how: str) -> Iterator[Figure]:
         yield Figure(f"the same over arrays alone, {name}", took * 1e3, "ms", f"NumPy, median of {TRIES}")
 
 
-def dispatch_to_the_end() -> tuple[float, float]:
+def run_dispatch() -> tuple[float, float]:
     """Return (seconds, peak memory in MB) of the striped dispatch in this process. Its makespan is checked against the
     ports' rate."""
-    made = UbPaths.of(20).striped(all_to_all(range(320), 7168)[0])
+    made = UbPaths.for_nodes(20).striped(all_to_all(range(320), 7168)[0])
     took, done = median(lambda: run(made), 3)
     assert abs(done.makespan / (319 * 7168 / 196) - 1) < 1e-9
     return took, peak_mb()
 
 
-def unequal(how: str) -> Iterator[Figure]:
-    made = with_sizes(UbPaths.of(7).hashed(all_to_all(range(112), 1)[0], 1))
+def run_unequal_sizes(how: str) -> Iterator[Figure]:
+    made = with_sizes(UbPaths.for_nodes(7).hashed(all_to_all(range(112), 1)[0], 1))
     if not kernel():  # a solve of everything per completion: minutes, and no goal of the arrays
-        made = with_sizes(UbPaths.of(2).hashed(all_to_all(range(32), 1)[0], 1))
+        made = with_sizes(UbPaths.for_nodes(2).hashed(all_to_all(range(32), 1)[0], 1))
     flows = f"{len(made):,}"
     took, exact = median(lambda: run(made), 3)
     method = f"exact, {exact.rate_solves:,} solves, {how}; SimGrid 5.15 s"
@@ -91,13 +91,13 @@ def with_sizes(made: Traffic) -> Traffic:
 
 def single_changes(how: str) -> Iterator[Figure]:
     """Time alternating departures and arrivals among 4,000 flows of an all-to-all of 64 dies."""
-    made = UbPaths.of(4).hashed(all_to_all(range(64), 1)[0], 1)
+    made = UbPaths.for_nodes(4).hashed(all_to_all(range(64), 1)[0], 1)
     paths = [made.links[a:b].tolist() for a, b in zip(made.starts[:4000], made.starts[1:4001], strict=True)]
     shares = IncrementalMaxMin(made.capacity, 4001, 4)
     current = {shares.add(path)[0]: path for path in paths}
-    chance, arrivals, departures = random.Random(4), [], []
+    rng, arrivals, departures = random.Random(4), [], []
     for _ in range(CHANGES if kernel() else CHANGES // 100):
-        flow = chance.choice(list(current))
+        flow = rng.choice(list(current))
         path = current.pop(flow)
         begun = time.perf_counter_ns()
         shares.remove(flow)

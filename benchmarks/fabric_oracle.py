@@ -40,15 +40,15 @@ Case = dict[str, Any]
 Rates = Callable[..., Sequence[Number]]
 
 
-def answer(case: Case, exact: bool = False) -> dict[str, Any]:
+def solve(case: Case, exact: bool = False) -> dict[str, Any]:
     """Return the answer to a case, with the keys of its `expect`. Raises ValueError for an unknown format or rule."""
-    known = [*BY_RATES, *OTHERS]
+    known = [*BY_RATES, *BY_KIND]
     if case.get("format") != "fabric-oracle/1" or case.get("rule") not in known:
         current = f"format {case.get('format')!r}, rule {case.get('rule')!r}"
         raise ValueError(f"{current}: expected fabric-oracle/1 and one of {', '.join(known)}")
     rates = share if exact else share_floats
     by_rates = BY_RATES.get(case["rule"])
-    return by_rates(case, rates) if by_rates else OTHERS[case["rule"]](case)
+    return by_rates(case, rates) if by_rates else BY_KIND[case["rule"]](case)
 
 
 def _shared(case: Case, share: Rates) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def _steps(case: Case, share: Rates) -> dict[str, Any]:
         else:
             paths.update(step.get("moved", {}))
         after = _rates(paths, given, case["topology"], share)
-        changed = sorted(int(f) for f in after if f in before and not agrees(before[f], after[f]))
+        changed = sorted(int(f) for f in after if f in before and not matches(before[f], after[f]))
         steps.append({"rate": after, "changed": changed})
         before = after
     return {"steps": steps}
@@ -180,7 +180,7 @@ BY_RATES: dict[str, Callable[[Case, Rates], dict[str, Any]]] = {
     "guarantee-plus-share": _shared,
     "steps": _steps,
 }
-OTHERS: dict[str, Callable[[Case], dict[str, Any]]] = {
+BY_KIND: dict[str, Callable[[Case], dict[str, Any]]] = {
     "fluid": _fluid,
     "splittable-max-min": _splittable,
     "admission": _admission,
@@ -218,12 +218,12 @@ def _flows(case: Case) -> list[Flow]:
     ]
 
 
-def agrees(expected: Any, given: Any) -> bool:
+def matches(expected: Any, given: Any) -> bool:
     """Whether an answer matches the expected one within 1e-9 relative error."""
     if isinstance(expected, dict):
-        return isinstance(given, dict) and all(k in given and agrees(v, given[k]) for k, v in expected.items())
+        return isinstance(given, dict) and all(k in given and matches(v, given[k]) for k, v in expected.items())
     if isinstance(expected, list):
-        return len(expected) == len(given) and all(map(agrees, expected, given))
+        return len(expected) == len(given) and all(map(matches, expected, given))
     if isinstance(expected, bool) or expected is None:
         return expected is given
     try:
@@ -249,14 +249,14 @@ def main(argv: list[str] | None = None) -> int:
     for path in args.cases:
         try:
             case = json.loads(path.read_text(encoding="utf-8"))
-            found = answer(case, args.exact)
+            found = solve(case, args.exact)
         except (OSError, ValueError, KeyError, TypeError) as refused:
             print(f"{path}: {type(refused).__name__}: {refused}", file=sys.stderr)
             return 2
         if args.answer:
             args.answer.write_text(json.dumps(found, default=_text), encoding="utf-8")
             return 0
-        good = agrees(expected(case), found)
+        good = matches(expected(case), found)
         wrong += not good
         print(f"{case.get('id', path.name)} {case['rule']}: {'agrees' if good else 'DIFFERS'}")
     return 1 if wrong else 0

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from benchmarks import Figure
-from benchmarks.fabric_traffic.element_events import back, lost
+from benchmarks.fabric_traffic.element_events import lost, recovered
 from benchmarks.fabric_traffic.table_quality import (
     all_to_all_factor,
-    all_to_all_slow_down,
+    all_to_all_slowdown,
     pattern_rates,
     permutations,
     shifts,
@@ -32,7 +32,7 @@ from matrixlink.forwarding.matchings import matchings
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Transfers
 
 TRIES = 15
-DAMAGE = 0.05
+CABLES_CUT_SHARE = 0.05
 """Share of all cables that is cut when tables are built around damage."""
 
 CHIP, CABLE = ("l2", 0, 0, 3), ("cable", 0, 5, 3)
@@ -40,15 +40,15 @@ PODS = ClosShape(sub_planes=1, supernodes=22, spines=16)
 
 
 def measure() -> Iterator[Figure]:
-    yield from supernode()
-    yield from pods()
-    yield from planned()
-    yield from quality()
+    yield from measure_supernode()
+    yield from measure_pods()
+    yield from time_planned_routes()
+    yield from measure_quality()
 
 
-def supernode() -> Iterator[Figure]:
+def measure_supernode() -> Iterator[Figure]:
     shape, condition = ClosShape(), ElementState(ClosShape())
-    cut = np.random.default_rng(1).random(shape.sizes["cable"]) < DAMAGE
+    cut = np.random.default_rng(1).random(shape.sizes["cable"]) < CABLES_CUT_SHARE
     condition.share["cable"][cut] = 0.0
     took = median(lambda: ForwardingTables(shape))
     yield Figure("all tables of the supernode's UB plane", took, "ms", "OpenSM 12 ms a sub-plane, 2.5 s joined", 10)
@@ -56,17 +56,17 @@ def supernode() -> Iterator[Figure]:
     yield Figure(f"the same with {cut.sum()} cables cut", took, "ms", f"median of {TRIES}", 10)
     how = "kernel in C" if kernel() else "arrays: no C compiler here"
     for name, element, peer in (("L2 chip", CHIP, "0.25 s; joined 1.9 s"), ("cable", CABLE, "0.10 s; joined 1.3 s")):
-        yield losing(f"{name} lost: tables, changes, 5,376 flows", shape, element, 5, f"{how}; OpenSM {peer}")
+        yield time_loss(f"{name} lost: tables, changes, 5,376 flows", shape, element, 5, f"{how}; OpenSM {peer}")
 
 
-def pods() -> Iterator[Figure]:
+def measure_pods() -> Iterator[Figure]:
     yield Figure("all tables for 8,448 NPUs", median(lambda: ForwardingTables(PODS), 3), "ms", "OpenSM 25-40 s", 300)
     peer = "16,896 flows re-rated; OpenSM 27-29 s"
-    yield losing("8,448 NPUs, L2 chip lost: tables and changes", PODS, CHIP, 100, peer)
-    yield losing("8,448 NPUs, cable lost: tables and changes", PODS, CABLE, 100, "OpenSM 22-27 s")
+    yield time_loss("8,448 NPUs, L2 chip lost: tables and changes", PODS, CHIP, 100, peer)
+    yield time_loss("8,448 NPUs, cable lost: tables and changes", PODS, CABLE, 100, "OpenSM 22-27 s")
 
 
-def losing(name: str, shape: ClosShape, element: tuple[str, int, int, int], goal: float, peer: str) -> Figure:
+def time_loss(name: str, shape: ClosShape, element: tuple[str, int, int, int], goal: float, peer: str) -> Figure:
     """Measure the milliseconds from an event to all of its consequences. The method states what changed."""
     tables = ForwardingTables(shape)
     flows = LiveFlows(tables)
@@ -77,19 +77,19 @@ def losing(name: str, shape: ClosShape, element: tuple[str, int, int, int], goal
         change = tables.take([lost(*element)])
         followed = flows.take(change)
         took.append((time.perf_counter() - begun) * 1e3)
-        flows.take(tables.take([back(*element)]))
+        flows.take(tables.take([recovered(*element)]))
     text = f"{len(change):,} entries, {len(followed.repathed)} paths, {len(followed.rerated)} rates; {peer}"
     return Figure(name, sorted(took)[TRIES // 2], "ms", text, goal)
 
 
-def planned() -> Iterator[Figure]:
+def time_planned_routes() -> Iterator[Figure]:
     shape = ClosShape()
     source, target = permutations(shape, 1, 1)[0]
     took = median(lambda: matchings(source // shape.ends, target // shape.ends, shape.chips))
     yield Figure("plan of a permutation of 768 dies", took, "ms", "16 matchings, over arrays", 5)
 
 
-def quality() -> Iterator[Figure]:
+def measure_quality() -> Iterator[Figure]:
     shape = ClosShape()
     drawn, turned = permutations(shape, 1, 60), shifts(shape, 59)
     whole, chip, cable = tables_after(), tables_after(lost(*CHIP)), tables_after(lost(*CABLE))
@@ -98,7 +98,7 @@ def quality() -> Iterator[Figure]:
         factor = all_to_all_factor(tables, 0)
         yield Figure(f"the same after a lost {name}, spread", factor, "", "every OpenSM engine 2.00", 1.10)
         yield Figure(
-            f"the same over all sub-planes, re-weighed (lost {name})", all_to_all_slow_down(tables), "", "", 1.02
+            f"the same over all sub-planes, re-weighed (lost {name})", all_to_all_slowdown(tables), "", "", 1.02
         )
     for policy, peer, goal in (
         (STATIC, "OpenSM ftree 18.49, minhop 16.89", 18.4), (PLANNED, "", 28.0),
@@ -106,7 +106,7 @@ def quality() -> Iterator[Figure]:
     ):  # fmt: skip
         rates = pattern_rates(whole, 0, drawn, policy)
         text = f"mean of 60, slowest flow {rates.slowest:.2f}; {peer}"
-        yield Figure(f"random permutation, {policy}", rates.mean, "GB/s", text, goal_least=goal)
+        yield Figure(f"random permutation, {policy}", rates.mean, "GB/s", text, goal_min=goal)
     for name, tables, peer in (("whole", whole, "28.00"), ("after a lost L2 chip", chip, "26.34")):
         rates = pattern_rates(tables, 0, turned)
         text = f"mean of 59, worst {rates.worst_mean:.2f}; OpenSM ftree {peer}"

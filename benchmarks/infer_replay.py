@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from benchmarks import Figure
 from benchmarks.autoscaler.traces import FOLDER
-from infer_workload.experiments.experiment import generated, healthy_fabric, replay
+from infer_workload.experiments.experiment import generate_arrivals, healthy_fabric, replay
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
@@ -26,26 +26,30 @@ REQUESTS = 8000
 MOONCAKE = FOLDER / "mooncake_conversation_00-40min.jsonl.gz"
 
 
-LOOP = 5_000_000
+LOOP_ITERATIONS = 5_000_000
 
 
 def measure() -> Iterator[Figure]:
     began = time.process_time()
     total = 0
-    for number in range(LOOP):
+    for number in range(LOOP_ITERATIONS):
         total += number
-    yield Figure("a fixed loop", time.process_time() - began, "s", f"{LOOP:,} additions, to set the others against")
+    yield Figure(
+        "a fixed loop", time.process_time() - began, "s", f"{LOOP_ITERATIONS:,} additions, to set the others against"
+    )
     if MOONCAKE.exists():
         began = time.process_time()
         arrivals = read_trace(MOONCAKE)
         yield Figure("trace read", time.process_time() - began, "s", f"{len(arrivals):,} requests, {MOONCAKE.name}")
-        yield from replayed(MOONCAKE.name, arrivals)
+        yield from measure_replay(MOONCAKE.name, arrivals)
         yield Figure(
             f"{MOONCAKE.name}: the command", min(_command_s() for _ in range(3)), "s",
             f"matrixctl experiment run --trace, {len(arrivals):,} requests, start included, best of three", 1.0,
         )  # fmt: skip
-    yield from replayed("seeded traffic", generated(REQUESTS, seed=0))
-    yield from replayed("seeded traffic, 60 requests/s", generated(REQUESTS, seed=0, requests_per_second=60.0))
+    yield from measure_replay("seeded traffic", generate_arrivals(REQUESTS, seed=0))
+    yield from measure_replay(
+        "seeded traffic, 60 requests/s", generate_arrivals(REQUESTS, seed=0, requests_per_second=60.0)
+    )
 
 
 def _command_s() -> float:
@@ -57,7 +61,7 @@ def _command_s() -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def replayed(name: str, arrivals: list[Arrival]) -> Iterator[Figure]:
+def measure_replay(name: str, arrivals: list[Arrival]) -> Iterator[Figure]:
     deployment = lay_out(healthy_fabric(32), load_model(), load_calibration())
     began = time.process_time()
     report = replay(deployment, arrivals, name).report

@@ -33,7 +33,7 @@ from typing import Any
 import httpx
 
 from benchmarks import Figure
-from benchmarks.kubernetes.transport import transport_alone
+from benchmarks.kubernetes.transport import run_empty_server
 from tests.conformance.runner import server_of
 from tests.conformance.talk import Server, Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, widget
@@ -49,9 +49,9 @@ LOADED = (
     "cryptography.hazmat.primitives.asymmetric.ec",
 )
 OBJECTS = 10_000
-FEW = 200
+FEW_WATCHERS = 200
 WATCHERS = 100
-BEATS = 100
+HEARTBEATS = 100
 GETS, PATCHES = 30_000, 3000
 SETTLE_WALL_S = 5.0
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -88,7 +88,7 @@ def _children_s() -> float:
 
 
 @dataclass
-class Alone:
+class TransportCosts:
     """Results of the transport without an application behind it."""
 
     get: dict[str, Any] = field(default_factory=dict)
@@ -116,39 +116,45 @@ def measure() -> Iterator[Figure]:
         print(f"  NOT MEASURED: {missing}", file=sys.stderr)
         return
     with tempfile.TemporaryDirectory(prefix="kube-bench-") as path:
-        ours, theirs = embedded(Path(path) / "ours"), real(Path(path) / "theirs")
+        ours, theirs = measure_embedded(Path(path) / "ours"), measure_kube_apiserver(Path(path) / "theirs")
         alone = transport(Path(path) / "alone")
-    yield less("start to ready", ours.start_s, theirs.start_s, "s", 0.2)
-    yield less("memory at rest", ours.rest_mb, theirs.rest_mb, "MB", 1 / 3)
-    yield less(f"memory with {OBJECTS:,} objects", ours.full_mb, theirs.full_mb, "MB", 1 / 3)
-    yield faster("get one, 16 at a time", ours.get, theirs.get, 1 / 6)
-    yield faster("create, 16 at a time", ours.create, theirs.create, 1 / 3)
-    yield faster(f"merge patch, 16 at a time over {FEW} objects", ours.patch, theirs.patch, 1 / 3)
-    yield faster(f"list of {FEW}, 4 at a time", ours.few, theirs.few, 1 / 20)
-    yield faster(f"list of {OBJECTS:,}", ours.all, theirs.all, 1 / 20)
-    yield less(f"watch, {WATCHERS} watchers, write to line, P50", ours.watch["p50"], theirs.watch["p50"], "ms", None)
-    yield less(f"watch, {WATCHERS} watchers, write to line, P99", ours.watch["p99"], theirs.watch["p99"], "ms", 0.5)
-    yield Figure(
-        "watch, events lost", ours.watch["lost"], "", f"of {WATCHERS * BEATS}; real: {theirs.watch['lost']}", 0
+    yield compare_less("start to ready", ours.start_s, theirs.start_s, "s", 0.2)
+    yield compare_less("memory at rest", ours.rest_mb, theirs.rest_mb, "MB", 1 / 3)
+    yield compare_less(f"memory with {OBJECTS:,} objects", ours.full_mb, theirs.full_mb, "MB", 1 / 3)
+    yield compare_faster("get one, 16 at a time", ours.get, theirs.get, 1 / 6)
+    yield compare_faster("create, 16 at a time", ours.create, theirs.create, 1 / 3)
+    yield compare_faster(f"merge patch, 16 at a time over {FEW_WATCHERS} objects", ours.patch, theirs.patch, 1 / 3)
+    yield compare_faster(f"list of {FEW_WATCHERS}, 4 at a time", ours.few, theirs.few, 1 / 20)
+    yield compare_faster(f"list of {OBJECTS:,}", ours.all, theirs.all, 1 / 20)
+    yield compare_less(
+        f"watch, {WATCHERS} watchers, write to line, P50", ours.watch["p50"], theirs.watch["p50"], "ms", None
     )
-    yield costs("get", ours.get, theirs.get, alone.get)
-    yield costs("create", ours.create, theirs.create, alone.create)
-    yield costs("merge patch", ours.patch, theirs.patch)
-    yield costs("line of a watch", ours.watch, theirs.watch, alone.watch)
-    yield faster("transport alone, get", alone.get, theirs.get, None, "transport alone")
-    yield faster("transport alone, create", alone.create, theirs.create, None, "transport alone")
+    yield compare_less(
+        f"watch, {WATCHERS} watchers, write to line, P99", ours.watch["p99"], theirs.watch["p99"], "ms", 0.5
+    )
+    yield Figure(
+        "watch, events lost", ours.watch["lost"], "", f"of {WATCHERS * HEARTBEATS}; real: {theirs.watch['lost']}", 0
+    )
+    yield compare_costs("get", ours.get, theirs.get, alone.get)
+    yield compare_costs("create", ours.create, theirs.create, alone.create)
+    yield compare_costs("merge patch", ours.patch, theirs.patch)
+    yield compare_costs("line of a watch", ours.watch, theirs.watch, alone.watch)
+    yield compare_faster("transport alone, get", alone.get, theirs.get, None, "transport alone")
+    yield compare_faster("transport alone, create", alone.create, theirs.create, None, "transport alone")
     for part in ("p50", "p99"):
         name = f"transport alone, write to line, {part.upper()}: it / real"
-        yield less(name, alone.watch[part], theirs.watch[part], "ms", None, "transport alone")
+        yield compare_less(name, alone.watch[part], theirs.watch[part], "ms", None, "transport alone")
 
 
-def less(name: str, ours: float, theirs: float, unit: str, goal: float | None, who: str = "ours") -> Figure:
+def compare_less(name: str, ours: float, theirs: float, unit: str, goal: float | None, who: str = "ours") -> Figure:
     """Return a figure for which less is better."""
     text = f"{who} {ours:.1f} {unit}, real {theirs:.1f} {unit}"
     return Figure(name if ":" in name else f"{name}: ours / real", ours / theirs, "x", text, goal)
 
 
-def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float | None, who: str = "ours") -> Figure:
+def compare_faster(
+    name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float | None, who: str = "ours"
+) -> Figure:
     """Return a figure of rates, for which more is better."""
     text = "; ".join(
         f"{which} {one['rate']:,.1f}/s, P50 {one['p50']:.1f} ms, P99 {one['p99']:.1f} ms"
@@ -157,7 +163,9 @@ def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float 
     return Figure(f"{name}: real / {'ours' if who == 'ours' else 'it'}", theirs["rate"] / ours["rate"], "x", text, goal)
 
 
-def costs(name: str, ours: dict[str, Any], theirs: dict[str, Any], alone: dict[str, Any] | None = None) -> Figure:
+def compare_costs(
+    name: str, ours: dict[str, Any], theirs: dict[str, Any], alone: dict[str, Any] | None = None
+) -> Figure:
     """Return a figure of the CPU time of all of a server's processes per request."""
     text = f"ours {ours['cpu_us']:.0f} us, real {theirs['cpu_us']:.0f} us"
     text += f", transport alone {alone['cpu_us']:.0f} us" if alone is not None else ""
@@ -165,9 +173,9 @@ def costs(name: str, ours: dict[str, Any], theirs: dict[str, Any], alone: dict[s
     return Figure(f"CPU for a {name}: ours / real", ours["cpu_us"] / theirs["cpu_us"], "x", text)
 
 
-def embedded(folder: Path) -> Measured:
+def measure_embedded(folder: Path) -> Measured:
     kube = KubeProcess(folder, "--synchronous", "FULL")
-    with compiled(folder.with_name("bytecode")):
+    with bytecode_cache(folder.with_name("bytecode")):
         began = time.monotonic()
         kube.start()
     try:
@@ -177,13 +185,13 @@ def embedded(folder: Path) -> Measured:
             assert kube.process
             pids = [kube.process.pid]
             ca = folder / "kube" / "ca.crt"
-            return _loaded(server_of("embedded", kube.kubeconfig), client, ca, pids, start_s)
+            return _measure_loaded(server_of("embedded", kube.kubeconfig), client, ca, pids, start_s)
     finally:
         kube.stop()
 
 
 @contextlib.contextmanager
-def compiled(folder: Path) -> Iterator[None]:
+def bytecode_cache(folder: Path) -> Iterator[None]:
     """Let processes started inside the block find all modules as bytecode, even if the environment disables writing
     it."""
     before = dict(os.environ)
@@ -197,13 +205,13 @@ def compiled(folder: Path) -> Iterator[None]:
         os.environ.update(before)
 
 
-def real(folder: Path) -> Measured:
+def measure_kube_apiserver(folder: Path) -> Measured:
     began = time.monotonic()
     with RealKube(folder, scheduler=False) as kube, kube.client() as client:
         _until_ready(client)
         start_s = time.monotonic() - began
         server = Server("real", kube.url, kube.ca.read_text(), kube.token, str(kube.kubeconfig))
-        return _loaded(server, client, kube.ca, [one.pid for one in kube.programs.values()], start_s)
+        return _measure_loaded(server, client, kube.ca, [one.pid for one in kube.programs.values()], start_s)
 
 
 def _until_ready(client: httpx.Client) -> None:
@@ -212,7 +220,7 @@ def _until_ready(client: httpx.Client) -> None:
             time.sleep(0.01)
 
 
-def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], start_s: float) -> Measured:
+def _measure_loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], start_s: float) -> Measured:
     """Run all loads in order, and measure memory before and after the objects exist."""
     time.sleep(SETTLE_WALL_S)
     rest_mb = sum(map(resident_mb, pids))
@@ -223,16 +231,16 @@ def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], sta
     many, few = talk.path(f"~{GROUP}/v1/widgets"), f"/apis/{GROUP}/v1/namespaces/bench-few/widgets"
     body = new_object()
     load = Load(server.url, server.token, ca, pids)
-    load("create", few, count=FEW, body=body)
+    load("create", few, count=FEW_WATCHERS, body=body)
     create = load("create", many, count=OBJECTS, body=body)
     time.sleep(SETTLE_WALL_S)
     full_mb = sum(map(resident_mb, pids))
     get = load("get", many, count=GETS, names=OBJECTS)
-    patch = load("patch", few, count=PATCHES, names=FEW)
+    patch = load("patch", few, count=PATCHES, names=FEW_WATCHERS)
     listed = load("list", few, count=200, at_once=4)
     listed_all = load("list", many, count=8, at_once=1)
     since = talk.get(few, limit=1, note=False).rv
-    watch = load("watch", few, WATCHERS, count=BEATS, at_once=WATCHERS, names=FEW, body=since)
+    watch = load("watch", few, WATCHERS, count=HEARTBEATS, at_once=WATCHERS, names=FEW_WATCHERS, body=since)
     return Measured(start_s, rest_mb, full_mb, create, get, patch, listed, listed_all, watch)
 
 
@@ -240,12 +248,12 @@ def new_object() -> str:
     return json.dumps(widget("NAME", spec={"tags": ["a", "b"], "note": "a note", "free": {"text": "x" * 200}}))
 
 
-def transport(folder: Path) -> Alone:
-    with transport_alone(folder) as (url, pid, ca):
+def transport(folder: Path) -> TransportCosts:
+    with run_empty_server(folder) as (url, pid, ca):
         load = Load(url, "", ca, [pid])
         load("get", "/o", count=GETS // 10)
-        return Alone(
+        return TransportCosts(
             get=load("get", "/o", count=GETS),
             create=load("create", "/o", count=OBJECTS, body=new_object()),
-            watch=load("watch", "/o", WATCHERS, count=BEATS, at_once=WATCHERS, names=FEW, body="0"),
+            watch=load("watch", "/o", WATCHERS, count=HEARTBEATS, at_once=WATCHERS, names=FEW_WATCHERS, body="0"),
         )

@@ -34,14 +34,14 @@ JSON = {"Content-Type": "application/json"}
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="cm-bench-") as folder:
-        batches, changes, moved = asyncio.run(losses(Path(folder)))
+        batches, changes, moved = asyncio.run(measure_losses(Path(folder)))
     text = f"{LOSSES} batches of 48 reports, {moved} flows on other paths; OpenSM 250 ms a sub-plane, 1,900 ms joined"
     yield Figure("L2 chip lost through the API, P50", statistics.median(batches), "ms", text, 20)
     yield Figure("the same, P99", sorted(batches)[LOSSES * 99 // 100 - 1], "ms", "", 50)
     yield Figure("list of the changed flows, P50", statistics.median(changes), "ms", "GET .../changes, all pages")
 
 
-async def losses(folder: Path) -> tuple[list[float], list[float], int]:
+async def measure_losses(folder: Path) -> tuple[list[float], list[float], int]:
     """Return the milliseconds of each batch and of each list of changes, and how many flows the last batch rerouted."""
     nodes = Supernode().nodes()
     stack = Stack(folder, nodes)

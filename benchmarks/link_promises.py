@@ -38,12 +38,12 @@ TRIES = 30
 
 
 def measure() -> Iterator[Figure]:
-    promises = filled()
+    promises = fill_fabric()
     nodes = promises.fabric.nodes()[:16]
     for name, level in (("a tenant", Protection.NONE), ("a tenant that survives any L2 chip", Protection.ANY_L2_CHIP)):
 
         def come_and_go(level: Protection = level) -> None:
-            terms = of("new", nodes, 20.0, level, 1000)
+            terms = slice_promise("new", nodes, 20.0, level, 1000)
             promises.book(terms, None, dry=False)
             choose_routes(promises.fabric, Plane.UB, nodes)
             promises.release("new")
@@ -57,7 +57,7 @@ def measure() -> Iterator[Figure]:
         took = median_ms(lambda asked=asked: what_if(promises, asked), 7)  # type: ignore[misc]
         affected = f"{len(view.slices)} of 96 slices judged; median of 7; vendors' pre-change checks take minutes"
         yield Figure(f"what if {part} fails", took, "ms", affected)
-    yield from after_a_loss(promises)
+    yield from measure_after_loss(promises)
     yield Figure(
         "one reservation over a node's 224 links",
         reservation_us(),
@@ -67,7 +67,7 @@ def measure() -> Iterator[Figure]:
     )
 
 
-def after_a_loss(promises: AdmissionState) -> Iterator[Figure]:
+def measure_after_loss(promises: AdmissionState) -> Iterator[Figure]:
     fabric = promises.fabric
 
     def lose_and_repair() -> None:
@@ -82,7 +82,7 @@ def after_a_loss(promises: AdmissionState) -> Iterator[Figure]:
     )
 
 
-def filled() -> AdmissionState:
+def fill_fabric() -> AdmissionState:
     """Reservations on a fabric of one supernode, with empty tables that are never written."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     Base.metadata.create_all(engine)
@@ -94,12 +94,12 @@ def filled() -> AdmissionState:
     for at, node in enumerate(names):
         levels = (Protection.ANY_L2_CHIP, Protection.NONE) if at % 2 else (Protection.NONE, Protection.ANY_CABLE)
         for which, members in enumerate(([node], [node, names[at - 1]])):
-            terms = of(f"s{at}-{which}", members, 100.0, levels[which], 2 * at + which)
+            terms = slice_promise(f"s{at}-{which}", members, 100.0, levels[which], 2 * at + which)
             promises.slices.put(promises.book(terms, None, dry=False))
     return promises
 
 
-def of(name: str, members: list[str], floor: float, level: Protection, order: int) -> SliceState:
+def slice_promise(name: str, members: list[str], floor: float, level: Protection, order: int) -> SliceState:
     return SliceState(
         name, "default", Plane.UB, tuple(members), floor, None, 4.0, (0, order), level, "partitionKey", order + 2,
         1.0, "", {}, {}, False, True,
@@ -119,7 +119,7 @@ def median_ms(action: Callable[[], Any], tries: int = TRIES) -> float:
 
 def reservation_us() -> float:
     """Return the microseconds to check and book one node's floors (224 links) beside those of others."""
-    promises = filled()
+    promises = fill_fabric()
     needs = choose_needs(promises.fabric, Plane.UB, promises.fabric.nodes()[:1])
     claim = BandwidthRequest("asked", Plane.UB, needs, 10.0)
     took = []

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from itertools import count, pairwise
 
 from benchmarks import Figure
-from benchmarks.durable import Connection, connected, on_each_database, running, together
+from benchmarks.durable import Connection, connect, on_each_database, run_concurrently, run_service
 from matrixresource.topology import Supernode
 from tests.e2e.resource_process import ResourceProcess
 
@@ -37,28 +37,28 @@ class LinkProcess(ResourceProcess):
 
 
 def measure() -> Iterator[Figure]:
-    yield from on_each_database(on)
+    yield from on_each_database(measure_on)
 
 
-def on(database: str, url: str) -> Iterator[Figure]:
-    with running(LinkProcess, url, "--supernodes", "8") as link:
+def measure_on(database: str, url: str) -> Iterator[Figure]:
+    with run_service(LinkProcess, url, "--supernodes", "8") as link:
         others = [(f"other-{at}", OTHERS[2 * at : 2 * at + 2]) for at in range(32)]
         asyncio.run(admit_all(link, others))
         asyncio.run(Load(link).run(8, WARM_UP_S))
         for clients in CLIENTS:
-            yield from both(Load(link), database, clients, "")
+            yield from measure_pair(Load(link), database, clients, "")
         load = Load(link)
-        asyncio.run(load.in_turns(CLIENTS[-1], ROUNDS))
-        for verb, taken in (("admissions", load.admitting), ("withdrawals", load.withdrawing)):
+        asyncio.run(load.run_in_rounds(CLIENTS[-1], ROUNDS))
+        for verb, taken in (("admissions", load.admit_rounds_s), ("withdrawals", load.withdraw_rounds_s)):
             method = f"{CLIENTS[-1]} clients, {ROUNDS} rounds of one slice of four nodes each"
             name = f"durable {verb} alone, {database}, {CLIENTS[-1]} clients"
             yield Figure(name, CLIENTS[-1] * ROUNDS / sum(taken), "/s", method, None, 500)
         shared = [(f"shared-{at}", OWN[2 * at : 2 * at + 2]) for at in range(len(OWN) // 2)]
         asyncio.run(admit_all(link, shared))
-        yield from both(Load(link), database, 32, ", shared nodes")
+        yield from measure_pair(Load(link), database, 32, ", shared nodes")
 
 
-def both(load: Load, database: str, clients: int, where: str) -> Iterator[Figure]:
+def measure_pair(load: Load, database: str, clients: int, where: str) -> Iterator[Figure]:
     asyncio.run(load.run(clients, SECONDS))
     method = f"{clients} clients for {SECONDS:g} s, {len(load.admitted)} PUTs of a slice of four nodes, as many DELETEs"
     p50 = statistics.median(load.admitted) * 1000
@@ -71,7 +71,7 @@ def both(load: Load, database: str, clients: int, where: str) -> Iterator[Figure
         yield Figure(name, len(load.admitted) / SECONDS, "/s", text, None, None if where else 500)
 
 
-def a_spec(name: str, members: list[str], floor: float) -> bytes:
+def slice_spec(name: str, members: list[str], floor: float) -> bytes:
     desired = {
         "allocation": name, "instance": name, "plane": "ub", "members": members, "qosClass": "Guaranteed",
         "floorGbpsPerNpu": floor, "protection": "anyL2Chip",
@@ -80,9 +80,9 @@ def a_spec(name: str, members: list[str], floor: float) -> bytes:
 
 
 async def admit_all(link: LinkProcess, slices: list[tuple[str, list[str]]]) -> None:
-    async with connected(link) as to:
+    async with connect(link) as to:
         for name, members in slices:
-            await to.expect(200, "PUT", f"/v1/slices/{name}", a_spec(name, members, 40.0))
+            await to.expect(200, "PUT", f"/v1/slices/{name}", slice_spec(name, members, 40.0))
 
 
 @dataclass
@@ -92,15 +92,15 @@ class Load:
     service: LinkProcess
     admitted: list[float] = field(default_factory=list)
     withdrawn: list[float] = field(default_factory=list)
-    admitting: list[float] = field(default_factory=list)
-    withdrawing: list[float] = field(default_factory=list)
+    admit_rounds_s: list[float] = field(default_factory=list)
+    withdraw_rounds_s: list[float] = field(default_factory=list)
 
     async def run(self, clients: int, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        await together(clients, lambda number: self._client(number, ends))
+        await run_concurrently(clients, lambda number: self._client(number, ends))
 
     async def _client(self, number: int, ends: float) -> None:
-        async with connected(self.service) as to:
+        async with connect(self.service) as to:
             for made in count():
                 if time.monotonic() >= ends:
                     return
@@ -111,12 +111,12 @@ class Load:
                 self.admitted.append(current - began)
                 self.withdrawn.append(time.perf_counter() - current)
 
-    async def in_turns(self, clients: int, rounds: int) -> None:
+    async def run_in_rounds(self, clients: int, rounds: int) -> None:
         """All clients admit, and once all have, all withdraw."""
         barrier, taken = asyncio.Barrier(clients), [time.perf_counter()]
 
         async def client(number: int) -> None:
-            async with connected(self.service) as to:
+            async with connect(self.service) as to:
                 for made in range(rounds):
                     for action in (admit, withdraw):
                         if await barrier.wait() == 0:
@@ -125,14 +125,14 @@ class Load:
                 if await barrier.wait() == 0:
                     taken.append(time.perf_counter())
 
-        await together(clients, client)
-        turns = [end - begin for begin, end in pairwise(taken[1:])]
-        self.admitting, self.withdrawing = turns[::2], turns[1::2]
+        await run_concurrently(clients, client)
+        rounds_run = [end - begin for begin, end in pairwise(taken[1:])]
+        self.admit_rounds_s, self.withdraw_rounds_s = rounds_run[::2], rounds_run[1::2]
 
 
 async def admit(to: Connection, number: int, made: int) -> None:
     name = f"bench-{os.getpid()}-{number}-{made}"
-    await to.expect(200, "PUT", f"/v1/slices/{name}", a_spec(name, OWN[4 * number : 4 * number + 4], 20.0))
+    await to.expect(200, "PUT", f"/v1/slices/{name}", slice_spec(name, OWN[4 * number : 4 * number + 4], 20.0))
 
 
 async def withdraw(to: Connection, number: int, made: int) -> None:

@@ -62,7 +62,7 @@ class Replay:
             if line <= done:
                 continue
             if op == "alloc":
-                together = list(takewhile(lambda other: same_moment(other, now), events[line - 1 :]))  # noqa: B023
+                together = list(takewhile(lambda other: is_batchable_at(other, now), events[line - 1 :]))  # noqa: B023
                 if len(together) > 1:
                     done = line + len(together) - 1
                     yield from self.allocate_together(line, together, now)
@@ -84,9 +84,9 @@ class Replay:
         request = request_of(event, now)
         begun = time.perf_counter_ns()
         place, evicted = self.ledger.allocate(event["id"], request, now)
-        moved = self.moving(event["id"], request, now) if place is None and self.moves else None
+        moved = self.allocate_with_moves(event["id"], request, now) if place is None and self.moves else None
         took = (time.perf_counter_ns() - begun) / 1000
-        reported: Event = {"place": self.written(place) if place else None, "us": round(took, 2)}
+        reported: Event = {"place": self.placement_document(place) if place else None, "us": round(took, 2)}
         if moved:
             reported |= moved
         if evicted:
@@ -100,9 +100,9 @@ class Replay:
         took = (time.perf_counter_ns() - begun) / 1000 / len(events)
         for number, event in enumerate(events, line):
             place = placed[event["id"]]
-            yield {"i": number, "place": self.written(place) if place else None, "us": round(took, 2)}
+            yield {"i": number, "place": self.placement_document(place) if place else None, "us": round(took, 2)}
 
-    def moving(self, name: str, request: PlacementRequest, now: float) -> Event | None:
+    def allocate_with_moves(self, name: str, request: PlacementRequest, now: float) -> Event | None:
         """Make room with the cheapest plan of moves, where moves are allowed."""
         plan = defragmentation.plan(self.ledger, request)
         if plan is None:
@@ -113,18 +113,21 @@ class Replay:
             self.ledger.allocations[other].place = place
             self.ledger.take(other, place)
         hold(self.ledger, name, request, plan.place, now)
-        moves = {other: self.written(place) for other, place in plan.moves.items()}
-        return {"place": self.written(plan.place), "move": moves}
+        moves = {other: self.placement_document(place) for other, place in plan.moves.items()}
+        return {"place": self.placement_document(plan.place), "move": moves}
 
     def fail(self, node: int) -> Event:
         begun = time.perf_counter_ns()
         moved, _ = node_repair.repair(self.ledger, node)
         took = (time.perf_counter_ns() - begun) / 1000
-        return {"replace": {name: self.written(place) for name, place in moved.items()}, "us": round(took, 2)}
+        return {
+            "replace": {name: self.placement_document(place) for name, place in moved.items()},
+            "us": round(took, 2),
+        }
 
     # ---- places in words
 
-    def written(self, place: Placement) -> Event:
+    def placement_document(self, place: Placement) -> Event:
         nodes, names = self.shape.nodes, self.names
         offsets = self.ledger.index.offsets
         npu: dict[str, Any] = {names[c * nodes + o]: "*" for c, mask in place.whole for o in offsets(mask)}
@@ -167,8 +170,8 @@ def request_of(event: Event, now: float) -> PlacementRequest:
         nodes=int(npus / per) if npus else 0,
         npus_per_node=per,
         required_domain=event.get("within", ""),
-        supernode_block=nodes_of_block(event.get("block", 0), per),
-        cabinet_block=nodes_of_block(event.get("cell", 0), per),
+        supernode_block=nodes_per_block(event.get("block", 0), per),
+        cabinet_block=nodes_per_block(event.get("cell", 0), per),
         spread=DomainConstraint(spread.get("over", "cabinet"), spread["max"]) if spread else None,
         anti_affinity=DomainConstraint(apart.get("over", "cabinet"), 0, tuple(apart["from"])) if apart else None,
         affinity=DomainConstraint(near.get("over", "cabinet"), 0, tuple(near["to"])) if near else None,
@@ -182,11 +185,11 @@ def request_of(event: Event, now: float) -> PlacementRequest:
     )
 
 
-def same_moment(event: Event, now: float) -> bool:
+def is_batchable_at(event: Event, now: float) -> bool:
     return event["op"] == "alloc" and event.get("t", 0.0) == now and "preempt" not in event
 
 
-def nodes_of_block(npus: int, per: float) -> int:
+def nodes_per_block(npus: int, per: float) -> int:
     """Return the smallest number of nodes, with that many NPUs each, that is a whole number of blocks."""
     return int(npus // math.gcd(npus, int(per))) if npus and per >= 1 else 1
 

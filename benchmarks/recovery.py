@@ -37,8 +37,8 @@ STAGES = {
     "--stages": Path(matrixresource.agent.__file__).parent / "node_stages.yaml",
     "--link-stages": Path(matrixlink.agent.__file__).parent / "link_stages.yaml",
 }
-PATIENCE_WALL_S = 60.0
-ASK_EVERY_S = 0.02
+TIMEOUT_WALL_S = 60.0
+POLL_INTERVAL_S = 0.02
 """Polling interval while waiting for a repair: with a much shorter one, the services would be busy with the polling."""
 ROUNDS = 12
 """Rounds for each kind of loss."""
@@ -51,9 +51,9 @@ def measure() -> Iterator[Figure]:
         after.callback(stack.kill)
         database = after.enter_context(a_postgres()) if has_postgres() else ""
         stack.begin(database)
-        yield from losses(stack)
-        yield from growth(stack)
-        yield from crashes(stack)
+        yield from measure_losses(stack)
+        yield from measure_growth(stack)
+        yield from measure_crashes(stack)
 
 
 class Processes:
@@ -61,59 +61,63 @@ class Processes:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.of: dict[str, ServiceProcess] = {}
+        self.services: dict[str, ServiceProcess] = {}
 
     def begin(self, database: str) -> None:
         """Start all services and return when every node is available."""
         own_stages: list[str] = []
         for flag, builtin in STAGES.items():
             file = self.folder / builtin.name
-            file.write_text(yaml.safe_dump(without_delays(builtin)))
+            file.write_text(yaml.safe_dump(remove_delays(builtin)))
             own_stages += [flag, str(file)]
         began = ["--time-scale", "1", "--time-anchor-wall", str(time.time())]
         began += ["--time-anchor-emulated", str(time.time())]
-        self.of["resource"] = ServiceProcess("resource", self.folder, [*began, *FAST["resource"]])
-        self.of["link"] = ServiceProcess("link", self.folder, [*began, "--resource-url", self.of["resource"].url])
-        near = ["--resource-url", self.of["resource"].url, "--link-url", self.of["link"].url]
-        self.of["agents"] = ServiceProcess("node_agent", self.folder, [*began, *near, *FAST["node_agent"], *own_stages])
+        self.services["resource"] = ServiceProcess("resource", self.folder, [*began, *FAST["resource"]])
+        self.services["link"] = ServiceProcess(
+            "link", self.folder, [*began, "--resource-url", self.services["resource"].url]
+        )
+        near = ["--resource-url", self.services["resource"].url, "--link-url", self.services["link"].url]
+        self.services["agents"] = ServiceProcess(
+            "node_agent", self.folder, [*began, *near, *FAST["node_agent"], *own_stages]
+        )
         # Nothing serves on these instances; without this, a service at the default address would be asked.
         own = [*began, *near, "--infer-url", "", *FAST["compute"], *(["--database", database] if database else [])]
         for name in ("one", "two") if database else ("one",):
-            self.of[name] = ServiceProcess("compute", self.folder, own)
-        for process in self.of.values():
-            until(process.ready)
-        until(lambda: {node["state"] for node in self.of["resource"].items("nodes")} == {"Available"})
-        until(lambda: any(each.leads() for each in self.computes))
+            self.services[name] = ServiceProcess("compute", self.folder, own)
+        for process in self.services.values():
+            wait_until(process.ready)
+        wait_until(lambda: {node["state"] for node in self.services["resource"].items("nodes")} == {"Available"})
+        wait_until(lambda: any(each.leads() for each in self.compute_processes))
 
     def kill(self) -> None:
-        for process in self.of.values():
+        for process in self.services.values():
             process.kill()
 
     @property
-    def computes(self) -> list[ServiceProcess]:
-        return [self.of[name] for name in ("one", "two") if name in self.of]
+    def compute_processes(self) -> list[ServiceProcess]:
+        return [self.services[name] for name in ("one", "two") if name in self.services]
 
-    def strike(self, name: str, kind: str, target: str) -> None:
-        answer = self.of["agents"].http.put(f"/v1/faults/{name}", json={"kind": kind, "target": target})
+    def inject_fault(self, name: str, kind: str, target: str) -> None:
+        answer = self.services["agents"].http.put(f"/v1/faults/{name}", json={"kind": kind, "target": target})
         assert answer.is_success, answer.text
 
-    def clear(self, name: str) -> None:
-        self.of["agents"].http.delete(f"/v1/faults/{name}")
+    def clear_fault(self, name: str) -> None:
+        self.services["agents"].http.delete(f"/v1/faults/{name}")
 
     def members(self, name: str) -> list[dict[str, Any]]:
-        answer = self.of["resource"].http.get(f"/v1/allocations/{name}")
+        answer = self.services["resource"].http.get(f"/v1/allocations/{name}")
         return list(answer.json()["members"]) if answer.is_success else []
 
     def serving(self) -> list[str]:
         """Return the members of the instance that receives the faults."""
         return [str(member["node"]) for member in self.members("served") if member["role"] == "member"]
 
-    def active(self, name: str, nodes: int) -> bool:
-        shown = self.of["one"].http.get(f"/v1/instances/{name}").json()
+    def is_active(self, name: str, nodes: int) -> bool:
+        shown = self.services["one"].http.get(f"/v1/instances/{name}").json()
         return shown["state"] == "Active" and shown["readyNodes"] == nodes
 
 
-def without_delays(builtin: Path) -> dict[str, Any]:
+def remove_delays(builtin: Path) -> dict[str, Any]:
     """Return the built-in stages with durations of zero."""
     stages: dict[str, list[dict[str, Any]]] = yaml.safe_load(builtin.read_text())
     for work in stages.values():
@@ -122,19 +126,19 @@ def without_delays(builtin: Path) -> dict[str, Any]:
     return stages
 
 
-def until(holds: Callable[[], bool], every_s: float = 0.005) -> float:
+def wait_until(condition: Callable[[], bool], every_s: float = 0.005) -> float:
     """Poll until it holds, and return the time at which it did (monotonic clock)."""
-    gives_up = time.monotonic() + PATIENCE_WALL_S
+    gives_up = time.monotonic() + TIMEOUT_WALL_S
     while True:
         with contextlib.suppress(httpx.HTTPError):
-            if holds():
+            if condition():
                 return time.monotonic()
         if time.monotonic() > gives_up:
             raise SystemExit("the benchmark timed out: see the services' logs")
         time.sleep(every_s)
 
 
-class Watch:
+class LossWatch:
     """Records when each node was first shown as lost, with a watch of MatrixResource's nodes."""
 
     def __init__(self, url: str) -> None:
@@ -158,23 +162,23 @@ class Watch:
             self.lost.pop(node.get("name", ""), None)
 
 
-def losses(stack: Processes) -> Iterator[Figure]:
+def measure_losses(stack: Processes) -> Iterator[Figure]:
     """Lose a node, an agent and a cabinet of an instance of four nodes with four spares."""
-    watch = Watch(stack.of["resource"].url)
-    stack.of["one"].http.put("/v1/instances/served", json={"nodes": 4, "spares": 4, "placement": CABINET})
-    until(lambda: stack.active("served", 4))
+    watch = LossWatch(stack.services["resource"].url)
+    stack.services["one"].http.put("/v1/instances/served", json={"nodes": 4, "spares": 4, "placement": CABINET})
+    wait_until(lambda: stack.is_active("served", 4))
     # Not counted: services that have just started ask for longer leases.
-    lose(stack, watch, "node-down", stack.serving()[:1])
+    inject_loss(stack, watch, "node-down", stack.serving()[:1])
     whole: list[float] = []
     for kind in ("node-down", "agent-hang"):
-        each = [lose(stack, watch, kind, stack.serving()[:1]) for _ in range(ROUNDS)]
+        each = [inject_loss(stack, watch, kind, stack.serving()[:1]) for _ in range(ROUNDS)]
         whole += [loss.whole_s for loss in each]
         found = [loss.found_s for loss in each]
-        yield Figure(f"{kind}: until it was found, P50", middle(found), "s", "from the fault to a watch of nodes")
+        yield Figure(f"{kind}: until it was found, P50", median(found), "s", "from the fault to a watch of nodes")
         yield Figure(f"{kind}: until it was found, worst", max(found), "s", f"{ROUNDS} times", 1)
-    yield Figure("member replaced from spares, P50", middle(whole), "s", f"from found to Active, {len(whole)} times", 3)
+    yield Figure("member replaced from spares, P50", median(whole), "s", f"from found to Active, {len(whole)} times", 3)
     yield Figure("member replaced from spares, worst", max(whole), "s", "the same", 3)
-    dark = [lose(stack, watch, "node-down", stack.serving()) for _ in range(ROUNDS)]
+    dark = [inject_loss(stack, watch, "node-down", stack.serving()) for _ in range(ROUNDS)]
     method = f"the operation's part, four nodes at once, {ROUNDS} times"
     yield Figure("cabinet fenced once it was found, worst", max(loss.fenced_s for loss in dark), "s", method, 0.2)
     method = "from found to Active, four nodes at once"
@@ -194,44 +198,44 @@ class Loss:
     whole_s: float
 
 
-def lose(stack: Processes, watch: Watch, kind: str, nodes: list[str]) -> Loss:
+def inject_loss(stack: Processes, watch: LossWatch, kind: str, nodes: list[str]) -> Loss:
     """Inject faults into these members, wait for the repair, and restore everything."""
     began = time.monotonic()
     for node in nodes:
-        stack.strike(f"on-{node}", kind, node)
-    until(lambda: watch.lost.keys() >= set(nodes))
+        stack.inject_fault(f"on-{node}", kind, node)
+    wait_until(lambda: watch.lost.keys() >= set(nodes))
     found = max(watch.lost[node] for node in nodes)
-    until(lambda: not {*nodes} & {*stack.serving()}, ASK_EVERY_S)
-    whole = until(lambda: stack.active("served", 4), ASK_EVERY_S)
-    repairs = [each for each in stack.of["one"].items("operations") if each["verb"] == "replace-node"]
+    wait_until(lambda: not {*nodes} & {*stack.serving()}, POLL_INTERVAL_S)
+    whole = wait_until(lambda: stack.is_active("served", 4), POLL_INTERVAL_S)
+    repairs = [each for each in stack.services["one"].items("operations") if each["verb"] == "replace-node"]
     for node in nodes:
-        stack.clear(f"on-{node}")
-    until(lambda: settled(stack), 0.05)
-    return Loss(found - began, float(max(repairs, key=started)["recovery"]["fenceS"]), whole - found)
+        stack.clear_fault(f"on-{node}")
+    wait_until(lambda: all_recovered(stack), 0.05)
+    return Loss(found - began, float(max(repairs, key=started_at)["recovery"]["fenceS"]), whole - found)
 
 
-def started(operation: dict[str, Any]) -> str:
+def started_at(operation: dict[str, Any]) -> str:
     return str(operation["startedAt"])
 
 
-def settled(stack: Processes) -> bool:
+def all_recovered(stack: Processes) -> bool:
     """Whether every node works and the instance has its spares."""
-    nodes = stack.of["resource"].items("nodes")
+    nodes = stack.services["resource"].items("nodes")
     for node in nodes:
         if node["state"] == "Quarantined" and node["agent"] == "Connected":
             # It has failed too often to return to service by itself, or is about to.
-            stack.of["resource"].http.post(f"/v1/nodes/{node['name']}:recover", json={})
+            stack.services["resource"].http.post(f"/v1/nodes/{node['name']}:recover", json={})
     spares = sum(member["role"] == "spare" for member in stack.members("served"))
     return spares == 4 and all(node["state"] in ("Available", "Active", "Spare") for node in nodes)
 
 
-def growth(stack: Processes) -> Iterator[Figure]:
+def measure_growth(stack: Processes) -> Iterator[Figure]:
     """Raise the minimum of a scaling policy, and time from the request until the members are allocated."""
-    stack.of["one"].http.put("/v1/instances/scaled", json={"nodes": 1})
-    until(lambda: stack.active("scaled", 1))
+    stack.services["one"].http.put("/v1/instances/scaled", json={"nodes": 1})
+    wait_until(lambda: stack.is_active("scaled", 1))
     took = [grow(stack, least) for least in range(2, 2 + ROUNDS)]
     yield Figure(
-        "autoscaling: floor raised to members allocated, P50", middle(took), "s", f"{ROUNDS} steps of a node", 1
+        "autoscaling: floor raised to members allocated, P50", median(took), "s", f"{ROUNDS} steps of a node", 1
     )
     yield Figure("autoscaling: floor raised to members allocated, worst", max(took), "s", "the same", 1)
 
@@ -239,46 +243,46 @@ def growth(stack: Processes) -> Iterator[Figure]:
 def grow(stack: Processes, least: int) -> float:
     body = {"scaleTargetRef": {"name": "scaled"}, "minReplicas": least, "maxReplicas": 20}
     began = time.monotonic()
-    answer = stack.of["one"].http.put("/v1/scaling-policies/floor", json=body)
+    answer = stack.services["one"].http.put("/v1/scaling-policies/floor", json=body)
     assert answer.is_success, answer.text
-    allocated = until(lambda: len(stack.members("scaled")) >= least)
-    until(lambda: stack.active("scaled", least))
+    allocated = wait_until(lambda: len(stack.members("scaled")) >= least)
+    wait_until(lambda: stack.is_active("scaled", least))
     return allocated - began
 
 
-def crashes(stack: Processes) -> Iterator[Figure]:
+def measure_crashes(stack: Processes) -> Iterator[Figure]:
     """Time from kill -9 of the leader until a write is acknowledged and another replica leads."""
-    if len(stack.computes) == 2:
-        took = [hand_over(stack, number) for number in range(ROUNDS)]
+    if len(stack.compute_processes) == 2:
+        took = [measure_handover(stack, number) for number in range(ROUNDS)]
         yield Figure("MatrixCompute killed, a replica writes and leads, worst", max(took), "s", f"{ROUNDS} times", 1)
-        stack.of.pop("two").kill()
-        until(stack.of["one"].leads)
-    alone = [start_again(stack, ROUNDS + number) for number in range(ROUNDS // 3)]
+        stack.services.pop("two").kill()
+        wait_until(stack.services["one"].leads)
+    alone = [measure_restart(stack, ROUNDS + number) for number in range(ROUNDS // 3)]
     method = f"{len(alone)} times, the start of the process included"
     yield Figure("MatrixCompute killed alone, until it writes, worst", max(alone), "s", method, 5)
 
 
-def hand_over(stack: Processes, number: int) -> float:
-    leader = next(each for each in stack.computes if each.leads())
-    other = next(each for each in stack.computes if each is not leader)
+def measure_handover(stack: Processes, number: int) -> float:
+    leader = next(each for each in stack.compute_processes if each.leads())
+    other = next(each for each in stack.compute_processes if each is not leader)
     began = time.monotonic()
     leader.kill()
-    took = until(lambda: wrote(other, number) and other.leads()) - began
+    took = wait_until(lambda: has_written(other, number) and other.leads()) - began
     leader.start()
-    until(leader.ready)
+    wait_until(leader.ready)
     return took
 
 
-def start_again(stack: Processes, number: int) -> float:
+def measure_restart(stack: Processes, number: int) -> float:
     began = time.monotonic()
-    stack.of["one"].kill()
-    stack.of["one"].start()
-    return until(lambda: wrote(stack.of["one"], number) and stack.of["one"].leads()) - began
+    stack.services["one"].kill()
+    stack.services["one"].start()
+    return wait_until(lambda: has_written(stack.services["one"], number) and stack.services["one"].leads()) - began
 
 
-def wrote(compute: ServiceProcess, number: int) -> bool:
+def has_written(compute: ServiceProcess, number: int) -> bool:
     return compute.http.put(f"/v1/instances/w{number}", json={"nodes": 1}).is_success
 
 
-def middle(values: list[float]) -> float:
+def median(values: list[float]) -> float:
     return sorted(values)[math.ceil(len(values) / 2) - 1]

@@ -15,23 +15,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from benchmarks import Figure
-from benchmarks.durable import connected, on_each_database, running, together
+from benchmarks.durable import connect, on_each_database, run_concurrently, run_service
 from tests.e2e.resource_process import ResourceProcess
 
 SECONDS = 5.0
 WARM_UP_SECONDS = 1.0
 SPEC = b'{"nodes":1}'
 FILLING, FILLERS = b'{"npus":1}', 32
-EACH = 8 * 384 * 4 // 5 // FILLERS
+REQUESTS_EACH = 8 * 384 * 4 // 5 // FILLERS
 """Four fifths of the NPUs of eight supernodes, by client."""
 
 
 def measure() -> Iterator[Figure]:
-    yield from on_each_database(on, filled)
+    yield from on_each_database(measure_on, measure_filling)
 
 
-def on(database: str, url: str) -> Iterator[Figure]:
-    with running(ResourceProcess, url) as resource:
+def measure_on(database: str, url: str) -> Iterator[Figure]:
+    with run_service(ResourceProcess, url) as resource:
         with resource.client() as client:
             resource.report_fulfilled(client)
         asyncio.run(Load(resource).run(8, WARM_UP_SECONDS))
@@ -51,16 +51,16 @@ def on(database: str, url: str) -> Iterator[Figure]:
                 yield Figure(name, rate, "/s", text, None, 500)
 
 
-def filled(database: str, url: str) -> Iterator[Figure]:
+def measure_filling(database: str, url: str) -> Iterator[Figure]:
     """Measure allocations without releases, and releases without allocations."""
-    with running(ResourceProcess, url, "--supernodes", "8") as resource:
+    with run_service(ResourceProcess, url, "--supernodes", "8") as resource:
         with resource.client() as client:
             resource.report_fulfilled(client)
-        count = FILLERS * EACH
+        count = FILLERS * REQUESTS_EACH
         method = f"{FILLERS} clients, {count} of one NPU on 384 nodes, one after the other by each client"
         for verb, wanted, body in (("PUT", 200, FILLING), ("DELETE", 204, b"")):
             began = time.perf_counter()
-            asyncio.run(Load(resource).all_of(verb, wanted, body))
+            asyncio.run(Load(resource).run_all(verb, wanted, body))
             noun = "allocations" if verb == "PUT" else "releases"
             rate = count / (time.perf_counter() - began)
             yield Figure(f"durable {noun} alone, {database}, {FILLERS} clients", rate, "/s", method, None, 500)
@@ -76,25 +76,25 @@ class Load:
 
     async def run(self, clients: int, seconds: float) -> None:
         ends = time.monotonic() + seconds
-        await together(clients, lambda number: self._client(number, ends))
+        await run_concurrently(clients, lambda number: self._client(number, ends))
 
-    async def all_of(self, verb: str, wanted: int, body: bytes) -> None:
+    async def run_all(self, verb: str, wanted: int, body: bytes) -> None:
         """Apply one HTTP method to every allocation of every filling client."""
-        await together(FILLERS, lambda number: self._fill(number, verb, wanted, body))
+        await run_concurrently(FILLERS, lambda number: self._fill(number, verb, wanted, body))
 
     async def _fill(self, number: int, verb: str, wanted: int, body: bytes) -> None:
-        async with connected(self.service) as to:
-            for made in range(EACH):
+        async with connect(self.service) as to:
+            for made in range(REQUESTS_EACH):
                 await to.expect(wanted, verb, f"/v1/allocations/fill-{number}-{made}", body)
 
     async def _client(self, number: int, ends: float) -> None:
         made = 0
-        async with connected(self.service) as to:
+        async with connect(self.service) as to:
             while time.monotonic() < ends:
                 made += 1
                 path = f"/v1/allocations/bench-{os.getpid()}-{number}-{made}"
                 began = time.perf_counter()
-                status, reported = await to.ask("PUT", path, SPEC)
+                status, reported = await to.request("PUT", path, SPEC)
                 current = time.perf_counter()
                 if status == 409:  # more clients than nodes: a refused client retries
                     continue

@@ -20,7 +20,7 @@ from services.matrixctl.supervisor.up import stack_report, start_supervisor, sto
 
 TIME_SCALE = 60.0
 SETTLE_WALL_S = 10.0
-PATIENCE_WALL_S = 120.0
+TIMEOUT_WALL_S = 120.0
 APPLY_RUNS = 3
 MB = 1_000_000
 
@@ -37,31 +37,31 @@ spec:
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="cm-bench-") as path:
         folder = StateFolder(Path(path) / "state")
-        with running(folder) as first_s:
+        with run_stack(folder) as first_s:
             yield Figure(
                 "start to ready, first start", first_s, "s", "`up` until every /readyz is 200; databases are made", 5
             )
-        with running(folder) as again_s:
+        with run_stack(folder) as again_s:
             yield Figure("start to ready, later start", again_s, "s", "the same on the folder of a stopped stack", 5)
             time.sleep(SETTLE_WALL_S)
-            yield from weight(folder)
+            yield from measure_memory(folder)
             yield from apply_to_active(folder, Path(path) / "bench.yaml")
 
 
 @contextmanager
-def running(folder: StateFolder) -> Iterator[float]:
+def run_stack(folder: StateFolder) -> Iterator[float]:
     """Start a stack and yield the seconds until it was ready."""
     began = time.monotonic()
     supervisor = start_supervisor(folder, StackRequest(scale=TIME_SCALE).to_json())
     try:
-        for _ in watch_until_ready(folder, supervisor, PATIENCE_WALL_S):
+        for _ in watch_until_ready(folder, supervisor, TIMEOUT_WALL_S):
             pass
         yield time.monotonic() - began
     finally:
         stop_stack(folder)
 
 
-def weight(folder: StateFolder) -> Iterator[Figure]:
+def measure_memory(folder: StateFolder) -> Iterator[Figure]:
     report = stack_report(folder)
     pss, rss = report.total(lambda current: current.pss), report.total(lambda current: current.rss)
     if pss is not None:
@@ -74,13 +74,13 @@ def weight(folder: StateFolder) -> Iterator[Figure]:
 def apply_to_active(folder: StateFolder, manifest: Path) -> Iterator[Figure]:
     manifest.write_text(MANIFEST)
     cluster = stack_cluster(folder)
-    taken = [once(cluster, manifest) for _ in range(APPLY_RUNS)]
+    taken = [apply_once(cluster, manifest) for _ in range(APPLY_RUNS)]
     name = f"apply to Active, 32 nodes at --time-scale {TIME_SCALE:g}"
     shown = ", ".join(f"{seconds:.2f}" for seconds in taken)
     yield Figure(name, statistics.median(taken), "s", f"from server-side apply to .status.state, median of {shown}", 5)
 
 
-def once(cluster: Cluster, manifest: Path) -> float:
+def apply_once(cluster: Cluster, manifest: Path) -> float:
     began = time.monotonic()
     cluster.apply(manifest)
     _wait(lambda: ((cluster.instance("bench") or {}).get("status") or {}).get("state") == "Active")
@@ -91,7 +91,7 @@ def once(cluster: Cluster, manifest: Path) -> float:
 
 
 def _wait(question: Callable[[], bool]) -> None:
-    until = time.monotonic() + PATIENCE_WALL_S
+    until = time.monotonic() + TIMEOUT_WALL_S
     while not question():
         if time.monotonic() > until:
             raise SystemExit("the stack did not get ready in time; see `matrixctl status` and the logs")

@@ -14,7 +14,7 @@ import time
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.allocator.busy import SHAPES, request_of
+from benchmarks.allocator.busy import SHAPES, sample_request
 from benchmarks.allocator.capacity_graph import annotate, graph_of, index_of
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -29,7 +29,7 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"index from the graph at {name}", index_ms(shape), "ms", f"median of {TRIES}", goal_ms)
     largest = SHAPES["20,736 nodes"]
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        seconds, mb = pool.apply(built, (largest,))
+        seconds, mb = pool.apply(graph_build_cost, (largest,))
     method = "165,888 NPUs, who holds what written in, in a process of its own"
     yield Figure("graph and index of 20,736 nodes", seconds, "s", method, 3)
     yield Figure("graph and index of 20,736 nodes, memory", mb, "MB", "most the process ever had", 400)
@@ -37,7 +37,7 @@ def measure() -> Iterator[Figure]:
 
 def index_ms(shape: ClusterShape) -> float:
     """Return the milliseconds to build the index from a graph of this shape."""
-    graph, ledger = graph_of(shape), half_allocated(shape)
+    graph, ledger = graph_of(shape), fill_half(shape)
     annotate(graph, ledger)
     took = []
     for _ in range(TRIES):
@@ -48,9 +48,9 @@ def index_ms(shape: ClusterShape) -> float:
     return sorted(took)[TRIES // 2]
 
 
-def built(shape: ClusterShape) -> tuple[float, float]:
+def graph_build_cost(shape: ClusterShape) -> tuple[float, float]:
     """Return (seconds for graph, annotations and index; peak memory of this process in MB)."""
-    ledger = half_allocated(shape)
+    ledger = fill_half(shape)
     begun = time.perf_counter()
     graph = graph_of(shape)
     annotate(graph, ledger)
@@ -58,10 +58,10 @@ def built(shape: ClusterShape) -> tuple[float, float]:
     return time.perf_counter() - begun, peak_mb()
 
 
-def half_allocated(shape: ClusterShape) -> Ledger:
-    ledger, chance = Ledger(shape), random.Random(3)
+def fill_half(shape: ClusterShape) -> Ledger:
+    ledger, rng = Ledger(shape), random.Random(3)
     for number in range(shape.all_nodes // 6):
-        ledger.allocate(f"r{number}", request_of(chance, shape, 0.0)[0], 0.0)
+        ledger.allocate(f"r{number}", sample_request(rng, shape, 0.0)[0], 0.0)
     return ledger
 
 

@@ -22,7 +22,7 @@ import httpx
 from benchmarks import Figure
 
 REQUESTS, ROUNDS = 300, 5
-WAYS: dict[str, dict[str, str]] = {
+MODES: dict[str, dict[str, str]] = {
     "off": {},
     "one in a hundred": {"OTEL_TRACES_SAMPLER_ARG": "0.01"},
     "every one": {"OTEL_TRACES_SAMPLER_ARG": "1"},
@@ -30,7 +30,7 @@ WAYS: dict[str, dict[str, str]] = {
 
 
 def measure() -> Iterator[Figure]:
-    for way, settings in WAYS.items():
+    for way, settings in MODES.items():
         environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")} | settings
         if settings:
             environ |= {
@@ -46,7 +46,7 @@ def measure() -> Iterator[Figure]:
         )  # fmt: skip
 
 
-async def asked() -> float:
+async def time_requests() -> float:
     """Return the CPU microseconds per request, the median of the rounds."""
     from matrixcommon.model.clock import WallClock
     from services.chassis.database import DatabaseEngine
@@ -79,4 +79,4 @@ def discard_spans() -> None:
 
 
 if __name__ == "__main__":
-    print(json.dumps(round(asyncio.run(asked()), 1)))
+    print(json.dumps(round(asyncio.run(time_requests()), 1)))

@@ -21,7 +21,7 @@ def allocate_together(
     ledger: Ledger,
     requests: dict[str, PlacementRequest],
     now: float,
-    chance: random.Random,
+    rng: random.Random,
     placements: int = PLACEMENTS,
 ) -> dict[str, Placement | None]:
     """Allocate the requests that fit, in the best order found. Returns the placements by name; None if refused."""
@@ -36,16 +36,16 @@ def allocate_together(
     )
     for request in requests.values():
         ledger.chooser.observe_size(request)
-    best = _tried(ledger, requests, order, now)
+    best = _score_order(ledger, requests, order, now)
     if len(order) > 1:
         for _ in range(placements // len(order)):
             other = list(order)
-            a, b = chance.sample(range(len(other)), 2)
-            if chance.random() < 0.5:
+            a, b = rng.sample(range(len(other)), 2)
+            if rng.random() < 0.5:
                 other[a], other[b] = other[b], other[a]
             else:
                 other.insert(b, other.pop(a))
-            rank = _tried(ledger, requests, other, now)
+            rank = _score_order(ledger, requests, other, now)
             if rank >= best:
                 best, order = rank, other
     placed: dict[str, Placement | None] = dict.fromkeys(requests)
@@ -56,7 +56,9 @@ def allocate_together(
     return placed
 
 
-def _tried(ledger: Ledger, requests: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
+def _score_order(
+    ledger: Ledger, requests: dict[str, PlacementRequest], order: list[str], now: float
+) -> tuple[float, int]:
     """Try an order, and undo it. Returns its score: weighted NPUs placed, and minus the cabinets of gangs."""
     value, cabinets = 0.0, 0
     taken: list[str] = []

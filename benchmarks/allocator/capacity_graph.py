@@ -100,7 +100,7 @@ def _hold(abouts: list[dict[str, Any]], shape: ClusterShape, name: str, place: P
         abouts[number]["allocated"][name] = share
 
 
-def let_go(graph: nx.Graph, name: str) -> None:
+def remove(graph: nx.Graph, name: str) -> None:
     """Remove an allocation."""
     for node in nodes_of(graph):
         graph.nodes[node]["allocated"].pop(name, None)

@@ -15,7 +15,7 @@ from matrixresource.scheduler.model.reservations import ReservedCapacity
 from matrixresource.scheduler.placement.preferences import first_that_fits
 from matrixresource.scheduler.placement.reserved_capacity import conflicts_with_reservations, hide_reservations
 
-AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
+QUANTITIES = ("nodes", "npus_per_node", "spares", "cpus", "mem")
 
 
 def hold(ledger: Ledger, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
@@ -33,7 +33,7 @@ def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | No
     """
     allocation = ledger.allocations[name]
     old = allocation.request
-    if any(getattr(request, amount) < getattr(old, amount) for amount in AMOUNTS):
+    if any(getattr(request, amount) < getattr(old, amount) for amount in QUANTITIES):
         raise ValueError(f"{name}: this is not growing")
     if conflicts_with_reservations(ledger, name, allocation.place, request.lease_end):
         return None
@@ -50,7 +50,7 @@ def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]
     Raises ValueError if the request is larger, if `keep` names a node that is not a member, or too few, or if the
     result breaks a rule.
     """
-    if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
+    if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in QUANTITIES):
         raise ValueError(f"{name}: this is not shrinking")
     place = resize.shrunk(ledger, ledger.allocations[name].place, request, keep)
     if not satisfies(ledger, request, place, members_of(ledger.index, place)):
@@ -61,7 +61,7 @@ def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]
     return place
 
 
-def resized(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
+def resize_allocation(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
     """Grow and shrink different amounts at once, without preemption. Returns None if that does not fit."""
     return ledger.change(name, request, resize.resize(ledger, name, request, keep))
 
@@ -93,7 +93,7 @@ reserve, activate_due = advance_reservation.reserve, advance_reservation.activat
 claim, extend = advance_reservation.claim, advance_reservation.extend
 
 
-def rebuilt(ledger: Ledger) -> FreeCapacityIndex:
+def rebuild_index(ledger: Ledger) -> FreeCapacityIndex:
     """The index rebuilt from the allocations and the states of nodes."""
     index = FreeCapacityIndex(ledger.shape)
     for node, up in enumerate(ledger.index.up):
@@ -118,7 +118,7 @@ def has_room(index: FreeCapacityIndex, node: int, per: float) -> bool:
     return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
 
 
-def touched(ledger: Ledger, node: int) -> list[str]:
+def allocations_on(ledger: Ledger, node: int) -> list[str]:
     """The allocations on a node, those of higher priority and then of more NPUs first."""
     allocations = ledger.allocations
     cabinet, offset = divmod(node, ledger.shape.nodes)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from benchmarks.allocator.ledger_verbs import has_room, touched
+from benchmarks.allocator.ledger_verbs import allocations_on, has_room
 from matrixresource.scheduler.changes.relayout import pools_again, relayout
 from matrixresource.scheduler.changes.repair import keeps_rules, without
 from matrixresource.scheduler.ledger import Ledger
@@ -28,11 +28,11 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     ledger.index.set_up(node, False)
     moved: dict[str, Placement] = {}
     lost: list[str] = []
-    for name in touched(ledger, node):
+    for name in allocations_on(ledger, node):
         allocation = ledger.allocations[name]
         ledger.give(name, allocation.place)
         with hide_reservations(ledger, allocation.request):
-            place = repaired(ledger, name, node)
+            place = repaired_placement(ledger, name, node)
         if place is None:
             del ledger.allocations[name]
             ledger.reservations.pop(name, None)
@@ -43,7 +43,7 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     return moved, lost
 
 
-def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
+def repaired_placement(ledger: Ledger, name: str, node: int) -> Placement | None:
     """The placement without the node. The allocation's present one has just been returned to the index."""
     allocation = ledger.allocations[name]
     old, request = allocation.place, allocation.request
@@ -52,14 +52,14 @@ def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
     short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < request.nodes
     alone = request.nodes == 1 and not request.spares
     if not alone:
-        found = _with_one_more(ledger, name, request, kept, cabinet) if short else kept
+        found = _with_replacement(ledger, name, request, kept, cabinet) if short else kept
         ruled = request.spread or request.anti_affinity or request.affinity or request.required_domain
         if found is None and request.cabinet_block > 1:  # move the whole cell to a free one
             return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, kept, firm)) or (
                 choose_unreserved(ledger, without_spares(request)) if request.spares else None
             )
         if found is None and request.supernode_block > 1 and request.npus_per_node == ledger.shape.npus and not ruled:
-            found = _block_elsewhere(ledger, name, request, kept, cabinet)
+            found = _with_moved_block(ledger, name, request, kept, cabinet)
         if found is not None and pools_again(ledger, request, found):
             return found
     again = choose_unreserved(ledger, request)
@@ -72,7 +72,7 @@ def without_spares(request: PlacementRequest) -> PlacementRequest:
     return replace(request, spares=0)
 
 
-def _with_one_more(
+def _with_replacement(
     ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
     """The placement with a replacement for the lost node: one of its own spares, else the nearest free node."""
@@ -96,7 +96,7 @@ def _with_one_more(
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
-            return _added(ledger, request, kept, node)
+            return _with_member(ledger, request, kept, node)
     alone = request.required_domain == "cabinet" or request.cabinet_block > 1
     around = range(lost_cabinet, lost_cabinet + 1) if alone else None
     homes = homes or {lost_cabinet // shape.cabinets}
@@ -109,11 +109,11 @@ def _with_one_more(
     own = {c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)}
     for node in sorted(set(free) - members - own, key=far):
         if keeps_rules(ledger, request, members, node):
-            return _added(ledger, request, kept, node)
+            return _with_member(ledger, request, kept, node)
     return None
 
 
-def _block_elsewhere(
+def _with_moved_block(
     ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
     """The placement with the lost node's block moved to another supernode; the rest of the gang keeps its nodes."""
@@ -145,7 +145,7 @@ def _block_elsewhere(
     return found
 
 
-def _added(ledger: Ledger, request: PlacementRequest, kept: Placement, node: int) -> Placement:
+def _with_member(ledger: Ledger, request: PlacementRequest, kept: Placement, node: int) -> Placement:
     cabinet, offset = divmod(node, ledger.shape.nodes)
     if request.npus_per_node < ledger.shape.npus:
         kept.parts.append((node, constrained.part_dies(ledger.index.dies[node], request.npus_per_node)))

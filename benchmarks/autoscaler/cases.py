@@ -18,7 +18,7 @@ from benchmarks.autoscaler.clairvoyant import static_peak
 from benchmarks.autoscaler.pools import MEMBER_NODES
 from benchmarks.autoscaler.traces import SEEDED, TRACES, Trace
 
-FIRST = float(os.environ.get("AUTOSCALING_FIRST", "1"))
+INITIAL_SHARE = float(os.environ.get("AUTOSCALING_FIRST", "1"))
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Case:
     @property
     def first(self) -> tuple[int, int]:
         """The initial pools of our policy, in members."""
-        return max(1, round(FIRST * self.sizes[0])), max(1, round(FIRST * self.sizes[1]))
+        return max(1, round(INITIAL_SHARE * self.sizes[0])), max(1, round(INITIAL_SHARE * self.sizes[1]))
 
     @property
     def step(self) -> int:
@@ -43,7 +43,7 @@ class Case:
         return max(1, self.block // MEMBER_NODES)
 
     @property
-    def where(self) -> str:
+    def label(self) -> str:
         seeded = ", seeded" if self.trace.name in SEEDED else ""
         return f"{self.trace.name}, start {self.start_s:.0f} s, block {self.block}{seeded}"
 

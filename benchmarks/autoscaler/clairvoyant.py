@@ -15,28 +15,28 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, Seen, replay, timing
+from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, RoleObservation, replay, timing
 from benchmarks.autoscaler.traces import Trace
 from matrixcompute.autoscaling.clairvoyant import cheapest_sizes
 
 PLAN_SLOT_S = 5.0
-FORESEEN = 1.25
+MEMBERS_RATIO_MAX = 1.25
 """The most members that a policy may have within the goal for node-hours, relative to the most ever needed."""
 ATTAINED = 0.99
-FULL = (0.5, 1.4)
+UTILIZATION_RANGE = (0.5, 1.4)
 """The range of utilization to search for members."""
-PRICES_S = (0.02, 20.0)
+PRICE_RANGE_S = (0.02, 20.0)
 """The range of prices for a late request, in member-seconds: from where nearly all are late to where none is."""
 
 
 def static_peak(trace: Trace, step: int = 1) -> tuple[int, int]:
     """The smallest pools of constant size that meet the objective. Prefill is first, as it does not need decode."""
     most = -(-64 // step)
-    prefill = step * _least(most, lambda n: _missed(constant(trace, n * step, 64), 0))
-    return prefill, step * _least(most, lambda n: _missed(constant(trace, prefill, n * step), 1))
+    prefill = step * _bisect_min(most, lambda n: _missed_share(constant(trace, n * step, 64), 0))
+    return prefill, step * _bisect_min(most, lambda n: _missed_share(constant(trace, prefill, n * step), 1))
 
 
-def _least(most: int, missed: Callable[[int], float]) -> int:
+def _bisect_min(most: int, missed: Callable[[int], float]) -> int:
     low, high = 1, most
     while low < high:
         middle = (low + high) // 2
@@ -48,7 +48,7 @@ def constant(trace: Trace, prefill: int, decode: int) -> Outcome:
     return replay(trace, lambda seen: [prefill, decode], (prefill, decode), 0.0, tick_s=600.0)
 
 
-def _missed(outcome: Outcome, role: int) -> float:
+def _missed_share(outcome: Outcome, role: int) -> float:
     missed = outcome.slow if role else outcome.late
     return float(missed.mean())
 
@@ -98,7 +98,7 @@ def _spread(begin: np.ndarray, end: np.ndarray, rate: np.ndarray, slots: int) ->
     return np.diff(done(begin) - done(end)) / PLAN_SLOT_S
 
 
-def foreseeable(trace: Trace, start_s: float, more: float = FORESEEN, since_s: float = 300.0) -> float:
+def attainment_bound(trace: Trace, start_s: float, more: float = MEMBERS_RATIO_MAX, since_s: float = 300.0) -> float:
     """The highest attainment possible for a policy that, after `since_s`, has at most `more` times the members ever
     needed until then: load beyond that is late until a member requested at that moment serves."""
     late = np.zeros(len(trace.at), dtype=bool)
@@ -111,18 +111,18 @@ def foreseeable(trace: Trace, start_s: float, more: float = FORESEEN, since_s: f
     return 1.0 - float(late.mean())
 
 
-def planned(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
+def plan_members(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
     """The members in each slot that minimize the cost of running, starting, draining and late requests."""
     least = np.ceil(need.members / full / step - 1e-9).astype(int).clip(1)
     return cheapest_sizes(least, PLAN_SLOT_S, start_s + need.drain_s, step, need.requests * price_s)
 
 
-def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int, int]]:
+def follow_plans(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int, int]]:
     """A policy that requests each member in time to serve when the plan needs it. Returns it with its initial pools."""
     ahead = int(np.ceil(start_s / PLAN_SLOT_S))
     ordered = [np.array([plan[slot : slot + ahead + 1].max() for slot in range(len(plan))]) for plan in plans]
 
-    def policy(seen: list[Seen]) -> list[int]:
+    def policy(seen: list[RoleObservation]) -> list[int]:
         slot = int(seen[0].now / PLAN_SLOT_S + 1e-9)
         return [int(plan[min(slot, len(plan) - 1)]) for plan in ordered]
 
@@ -132,19 +132,19 @@ def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int
 def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> Outcome:
     """The replay of the cheapest plan that meets the objective; the static peak if no plan is cheaper."""
     prefill, decode = needs(trace)
-    plans = [planned(need, FULL[0], PRICES_S[1], start_s, step) for need in (prefill, decode)]
+    plans = [plan_members(need, UTILIZATION_RANGE[0], PRICE_RANGE_S[1], start_s, step) for need in (prefill, decode)]
     best: Outcome | None = None
 
     def meets(role: int, plan: np.ndarray, missed_most: float) -> bool:
         nonlocal best
-        found = _played(trace, [plan, plans[1]] if role == 0 else [plans[0], plan], start_s)
+        found = _replay_plans(trace, [plan, plans[1]] if role == 0 else [plans[0], plan], start_s)
         met = 1 - found.attainment <= missed_most
         if met and (best is None or found.node_hours < best.node_hours):
             best, plans[role] = found, plan
         return met
 
     def search(role: int, need: Need, missed_most: float) -> None:
-        _search(lambda full, price_s: meets(role, planned(need, full, price_s, start_s, step), missed_most))
+        _search_plans(lambda full, price_s: meets(role, plan_members(need, full, price_s, start_s, step), missed_most))
 
     for need in (needs(trace, 0.1)[0], prefill):  # prefill does not depend on decode, so it comes first
         search(0, need, (1 - ATTAINED) / 2)
@@ -152,19 +152,19 @@ def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> O
     return best if best is not None and best.node_hours < peak.node_hours else peak
 
 
-def _search(meets: Callable[[float, float], bool]) -> None:
+def _search_plans(meets: Callable[[float, float], bool]) -> None:
     """Search for plans: first by utilization at the highest price of a late request, then by that price."""
-    fullest, most = FULL
+    fullest, most = UTILIZATION_RANGE
     for _ in range(6):
         middle = (fullest + most) / 2
-        fullest, most = (middle, most) if meets(middle, PRICES_S[1]) else (fullest, middle)
+        fullest, most = (middle, most) if meets(middle, PRICE_RANGE_S[1]) else (fullest, middle)
     for full in (0.97 * fullest, 0.85 * fullest):
-        cheap, dear = np.log(PRICES_S)
+        cheap, dear = np.log(PRICE_RANGE_S)
         for _ in range(4):
             middle = (cheap + dear) / 2
             cheap, dear = (cheap, middle) if meets(full, float(np.exp(middle))) else (middle, dear)
 
 
-def _played(trace: Trace, plans: list[np.ndarray], start_s: float) -> Outcome:
-    policy, first = followed(plans, start_s)
+def _replay_plans(trace: Trace, plans: list[np.ndarray], start_s: float) -> Outcome:
+    policy, first = follow_plans(plans, start_s)
     return replay(trace, policy, first, start_s, tick_s=PLAN_SLOT_S)

@@ -15,19 +15,19 @@ from dataclasses import dataclass, field
 from math import ceil, sqrt
 
 from benchmarks.autoscaler.clairvoyant import ATTAINED
-from benchmarks.autoscaler.pools import Outcome, Seen, replay
+from benchmarks.autoscaler.pools import Outcome, RoleObservation, replay
 from benchmarks.autoscaler.traces import Trace
 
-HOLDS_S = (30.0, 300.0, 1200.0, 7200.0)
+WINDOWS_S = (30.0, 300.0, 1200.0, 7200.0)
 """The windows of the highest load, from hardly any memory to the whole trace."""
 HEADROOMS = (0.7, 4.0)
-SEARCHED = 4
+BISECTIONS = 4
 """Bisections of the range of headrooms, which end within about a tenth of the smallest sufficient one."""
-SMOOTHED_S = 30.0
+SMOOTHING_S = 30.0
 
 
 @dataclass
-class Peaks:
+class PeakRule:
     """The rule for one role, in members."""
 
     hold_s: float
@@ -36,11 +36,11 @@ class Peaks:
     loads: deque[tuple[float, float]] = field(default_factory=deque)
     levels: deque[tuple[float, float]] = field(default_factory=deque)
 
-    def __call__(self, seen: Seen) -> int:
+    def __call__(self, seen: RoleObservation) -> int:
         if not self.levels:
             self.levels.append((seen.now, seen.members / self.headroom))
         self.loads.append((seen.now, seen.load))
-        while self.loads[0][0] <= seen.now - SMOOTHED_S:
+        while self.loads[0][0] <= seen.now - SMOOTHING_S:
             self.loads.popleft()
         self.levels.append((seen.now, sum(load for _, load in self.loads) / len(self.loads)))
         while self.levels[0][0] <= seen.now - self.hold_s:
@@ -55,22 +55,22 @@ Rule = tuple[float, float]
 
 def hindsight(trace: Trace, peak: Outcome, sizes: tuple[int, int], start_s: float, step: int = 1) -> Outcome:
     """The replay of the cheapest rules that attain the objective; the static peak if none is cheaper."""
-    rules: list[Rule] = [(HOLDS_S[-1], 1.0)] * 2
+    rules: list[Rule] = [(WINDOWS_S[-1], 1.0)] * 2
     for role in (0, 1):
         rules[role] = _cheapest(trace, sizes, start_s, step, rules, role)
-    best = _played(trace, sizes, start_s, step, rules)
+    best = _replay_rules(trace, sizes, start_s, step, rules)
     return best if best.attainment >= ATTAINED and best.node_hours < peak.node_hours else peak
 
 
 def _cheapest(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, rules: list[Rule], role: int) -> Rule:
     """The cheapest rule of one role, given the other role's present rule."""
     best, cost = rules[role], float("inf")
-    for hold_s in HOLDS_S:
+    for hold_s in WINDOWS_S:
         low, high = HEADROOMS
-        for _ in range(SEARCHED):
+        for _ in range(BISECTIONS):
             middle = sqrt(low * high)
             tried = [(hold_s, middle) if each == role else rule for each, rule in enumerate(rules)]
-            found = _played(trace, sizes, start_s, step, tried)
+            found = _replay_rules(trace, sizes, start_s, step, tried)
             missed = float((found.slow if role else found.late).mean())
             enough = missed <= (1 - ATTAINED) / 2
             low, high = (low, middle) if enough else (middle, high)
@@ -79,6 +79,6 @@ def _cheapest(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, r
     return best
 
 
-def _played(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, rules: list[Rule]) -> Outcome:
-    peaks = [Peaks(*rule, step) for rule in rules]
+def _replay_rules(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, rules: list[Rule]) -> Outcome:
+    peaks = [PeakRule(*rule, step) for rule in rules]
     return replay(trace, lambda seen: [one(each) for one, each in zip(peaks, seen, strict=True)], sizes, start_s)

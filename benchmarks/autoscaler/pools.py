@@ -33,7 +33,7 @@ SLOT_S = 0.5
 MEMBER_NODES = 2
 DIES = MEMBER_NODES * DIES_PER_NODE
 DRAIN_S = 600.0
-ANSWERS = 2000
+ANSWERS_AVERAGED = 2000
 """The number of answers that the mean answer length is averaged over; before the trace it is that of its first ones."""
 TTFT_S, TPOT_S = 5.0, 0.05
 """The objective: the time to the first token, and the mean time per further token (s)."""
@@ -64,7 +64,7 @@ class Timing:
         """The member-seconds that each prompt costs in a full chunk."""
         return self.token_s * new + self.pair_s * (new * past + new * new / 2)
 
-    def pace_s(self, on_die: float, context: float) -> float:
+    def step_s(self, on_die: float, context: float) -> float:
         fullest = min(max(1, ceil(on_die - 1e-9)), self.batch)
         return float(self.tpot_s[fullest, min(int(context / 1000), self.tpot_s.shape[1] - 1)])
 
@@ -123,7 +123,7 @@ class Role:
         """The members that process requests, whether they stay or leave."""
         return self.serving + len(self.leaving) + len(self.moving)
 
-    def give(self, members: int, other: Role, now: float, until: float) -> None:
+    def switch_role(self, members: int, other: Role, now: float, until: float) -> None:
         """Let serving members take the other role once they have finished their requests. `until`: when that is, in
         tokens of progress."""
         self.serving -= members
@@ -142,7 +142,7 @@ class Role:
         while change > 0 and self.leaving:
             self.leaving.pop()
             self.serving, change = self.serving + 1, change - 1
-        self.starting += spares.starts(max(0, change), now)
+        self.starting += spares.start(max(0, change), now)
         while change < 0 and self.starting:
             self.starting.pop()
             change += 1
@@ -151,7 +151,7 @@ class Role:
             self.serving += change
             self.leaving += [(until, now + DRAIN_S)] * -change
 
-    def pass_on(self, now: float, progress: float, paid: bool) -> None:
+    def advance(self, now: float, progress: float, paid: bool) -> None:
         """Advance by a slot: pay for all members, let started ones serve, and remove those that have finished."""
         self.member_s += (self.present + len(self.starting)) * SLOT_S * paid
         if self.starting:
@@ -162,7 +162,7 @@ class Role:
         if self.leaving:
             self.leaving = [each for each in self.leaving if each[0] > progress and each[1] > now]
 
-    def change(self, other: Role, now: float, progress: float) -> None:
+    def finish_switches(self, other: Role, now: float, progress: float) -> None:
         """Let members that have finished their requests start in the other role."""
         stays = [each for each in self.moving if each[0] > progress and each[1] > now]
         moved = len(self.moving) - len(stays)
@@ -171,7 +171,7 @@ class Role:
 
 
 @dataclass
-class Seen:
+class RoleObservation:
     """What a policy observes of one role. Counts are current; rates are those of the last tick."""
 
     role: str
@@ -230,7 +230,7 @@ class Outcome:
         return int(np.isnan(self.ttft_s).sum())
 
 
-Policy = Callable[[list[Seen]], list[int]]
+Policy = Callable[[list[RoleObservation]], list[int]]
 """Returns the members that each role should have: prefill, decode."""
 
 
@@ -251,15 +251,15 @@ class Decoding:
             np.add.at(self._sums[row], at, values)
         self.running, self.kv_tokens = self.running + len(ends), self.kv_tokens + float(kv_tokens.sum())
 
-    def proceed(self, tokens: float) -> None:
+    def advance(self, tokens: float) -> None:
         """Advance each request by that many tokens, and remove those that end."""
         first, self.progress = int(self.progress) + 1, self.progress + tokens
         ended, kv_tokens, answers = self._sums[:, first : int(self.progress) + 1].sum(axis=1)
         self.running, self.kv_tokens = self.running - int(ended), self.kv_tokens - float(kv_tokens)
         if ended:
-            self.answer_mean += (float(answers / ended) - self.answer_mean) * min(1.0, float(ended) / ANSWERS)
+            self.answer_mean += (float(answers / ended) - self.answer_mean) * min(1.0, float(ended) / ANSWERS_AVERAGED)
 
-    def last_end(self, leaving: int, serving: int) -> float:
+    def drain_end(self, leaving: int, serving: int) -> float:
         """The token of progress at which the last request on `leaving` of `serving` members ends, with requests spread
         evenly over members."""
         rest = self._sums[0, int(self.progress) + 1 :]
@@ -288,7 +288,7 @@ def replay(
     kv = trace.prompt + trace.answer / 2
     joins, ends = np.full(count, np.nan), np.full(count, np.nan)
     prefill, decode = Role("prefill", first[0]), Role("decode", first[1])
-    decoding = Decoding(1 << 18, float(trace.answer[:ANSWERS].mean()))
+    decoding = Decoding(1 << 18, float(trace.answer[:ANSWERS_AVERAGED].mean()))
     due = np.zeros(0, dtype=int)
     served = context = 0.0
     tick_at = tick_s
@@ -300,15 +300,15 @@ def replay(
         if now >= tick_at:
             context = decoding.kv_tokens / decoding.running if decoding.running > 20 else context or 4000.0
             seen = [
-                _prefill_seen(
+                _observe_prefill(
                     prefill,
                     now,
                     start_s,
                     (before[arrived] - before[last]) / tick_s,
                     before[arrived] - served,
-                    float(alone[max(0, arrived - ANSWERS) : arrived].mean()) if arrived else 0.0,
+                    float(alone[max(0, arrived - ANSWERS_AVERAGED) : arrived].mean()) if arrived else 0.0,
                 ),
-                _decode_seen(decode, now, start_s, _per_s(trace, now, decoding), decoding, len(due), context),
+                _observe_decode(decode, now, start_s, _per_s(trace, now, decoding), decoding, len(due), context),
             ]
             seen[0].waiting, seen[0].running = arrived - begun, len(due)
             seen[0].busy = min(1.0, (arrived - begun) / max(1, prefill.serving))
@@ -316,7 +316,7 @@ def replay(
             if changes_roles:
                 _change_roles(prefill, decode, wanted, now, decoding)
             prefill.resize(max(1, wanted[0]), now, beside, lambda _: -inf)
-            decode.resize(max(1, wanted[1]), now, beside, lambda k: decoding.last_end(k, decode.serving))
+            decode.resize(max(1, wanted[1]), now, beside, lambda k: decoding.drain_end(k, decode.serving))
             last, tick_at = arrived, tick_at + tick_s
         # Arrivals, and prompts that begin, since the work before them is done.
         arrived = int(np.searchsorted(trace.at, end))
@@ -341,14 +341,14 @@ def replay(
             ends[enter] = decoding.progress + trace.answer[enter]
             decoding.add(ends[enter], kv[enter], trace.answer[enter])
         mean = decoding.kv_tokens / decoding.running if decoding.running else context
-        decoding.proceed(SLOT_S / times.pace_s(decoding.running / members / DIES, mean))
+        decoding.advance(SLOT_S / times.step_s(decoding.running / members / DIES, mean))
         progress.append(decoding.progress)
         running.append(decoding.running)
-        prefill.pass_on(end, decoding.progress, now < trace.seconds)
-        decode.pass_on(end, decoding.progress, now < trace.seconds)
-        prefill.change(decode, end, decoding.progress)
-        decode.change(prefill, end, decoding.progress)
-        beside.pass_on(end)
+        prefill.advance(end, decoding.progress, now < trace.seconds)
+        decode.advance(end, decoding.progress, now < trace.seconds)
+        prefill.finish_switches(decode, end, decoding.progress)
+        decode.finish_switches(prefill, end, decoding.progress)
+        beside.advance(end)
         slot += 1
     finished = np.interp(ends, progress, np.arange(len(progress)) * SLOT_S)
     tpot = np.maximum(0.0, finished - joins) / np.maximum(1.0, trace.answer - 1)
@@ -364,7 +364,7 @@ def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, de
     for one, other in ((prefill, decode), (decode, prefill)):
         moved = min(one.members - sizes[one.name], sizes[other.name] - other.members, one.serving - 1)
         if moved > 0:
-            one.give(moved, other, now, -inf if one is prefill else decoding.last_end(moved, one.serving))
+            one.switch_role(moved, other, now, -inf if one is prefill else decoding.drain_end(moved, one.serving))
 
 
 def _per_s(trace: Trace, now: float, decoding: Decoding) -> float:
@@ -374,20 +374,22 @@ def _per_s(trace: Trace, now: float, decoding: Decoding) -> float:
     return float(end - first) / over_s
 
 
-def _prefill_seen(role: Role, now: float, start_s: float, load: float, backlog_s: float, reads_s: float) -> Seen:
+def _observe_prefill(
+    role: Role, now: float, start_s: float, load: float, backlog_s: float, reads_s: float
+) -> RoleObservation:
     late = backlog_s / max(1, role.serving) > TTFT_S / 2
     seen = (role.members, role.serving, start_s, float(load), float(backlog_s))
-    return Seen("prefill", now, *seen, stays_s=reads_s, late=late)
+    return RoleObservation("prefill", now, *seen, stays_s=reads_s, late=late)
 
 
-def _decode_seen(
+def _observe_decode(
     role: Role, now: float, start_s: float, per_s: float, decoding: Decoding, waiting: int, context: float
-) -> Seen:
+) -> RoleObservation:
     times, running, serving = timing(), decoding.running, max(1, role.serving)
     capacity = times.batch_within(context) * DIES
     stays_s = decoding.answer_mean * TPOT_S
-    return Seen(
+    return RoleObservation(
         "decode", now, role.members, role.serving, start_s, max(per_s * stays_s, running + waiting) / capacity, 0.0,
         waiting, running, running / serving / capacity, decoding.kv_tokens / serving / times.room, stays_s,
-        times.pace_s(running / serving / DIES, context) > TPOT_S,
+        times.step_s(running / serving / DIES, context) > TPOT_S,
     )  # fmt: skip

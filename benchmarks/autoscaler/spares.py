@@ -21,14 +21,14 @@ class Spares:
     def __post_init__(self) -> None:
         self.ready = self.count
 
-    def starts(self, members: int, now: float) -> list[float]:
+    def start(self, members: int, now: float) -> list[float]:
         """Take that many new members. Returns when each will serve."""
         promoted = min(members, self.ready)
         self.ready, self.taken = self.ready - promoted, self.taken + promoted
         self.booting += [now + max(0.0, self.start_s - self.join_s)] * promoted
         return [now + self.join_s] * promoted + [now + self.start_s] * (members - promoted)
 
-    def pass_on(self, now: float) -> None:
+    def advance(self, now: float) -> None:
         """Mark spares that have booted as ready."""
         waiting = [at for at in self.booting if at > now]
         self.ready, self.booting = self.ready + len(self.booting) - len(waiting), waiting

@@ -110,7 +110,7 @@ def _servegen(name: str, begin_s: float, end_s: float, faster: float, share: flo
                 yield at, tokens(client, "input_tokens", t_s), 0, tokens(client, "output_tokens", t_s)
 
 
-def by_rate(rate: Callable[[float], float], seconds: float, prompt: float, answer: float, seed: str) -> Rows:
+def poisson_arrivals(rate: Callable[[float], float], seconds: float, prompt: float, answer: float, seed: str) -> Rows:
     """Poisson arrivals at that rate; lengths are log-normal with these means."""
     rng, at = Random(seed + SEED), 0.0
     spread = 0.5
@@ -119,12 +119,12 @@ def by_rate(rate: Callable[[float], float], seconds: float, prompt: float, answe
         yield at, max(1, round(tokens[0])), 0, max(2, round(tokens[1]))
 
 
-def shifting_mix(seconds: float, half_s: float = 900.0) -> Rows:
+def alternating_mix(seconds: float, half_s: float = 900.0) -> Rows:
     """A constant request rate whose mix alternates every `half_s`, by default a quarter of an hour: long prompts
     (documents), then long answers (reasoning)."""
     halves = int(seconds // half_s)
     for half in range(halves):
-        for at, prompt, cached, answer in by_rate(lambda _: 8.0, half_s, *MIXES[half % 2], f"mix {half}"):
+        for at, prompt, cached, answer in poisson_arrivals(lambda _: 8.0, half_s, *MIXES[half % 2], f"mix {half}"):
             yield at + half * half_s, prompt, cached, answer
 
 
@@ -134,7 +134,7 @@ def _bursts(at: float) -> float:
     return 30.0 if place > 0.85 else 4.0 if place > 0.4 else 0.5
 
 
-def _jumps(seconds: float) -> Callable[[float], float]:
+def _jumping_rate(seconds: float) -> Callable[[float], float]:
     """A rate that is constant for minutes and then jumps without warning, typically to twice or half."""
     rng, since, ends, rates = Random("jumps" + SEED), 0.0, [], []
     while since < seconds:
@@ -177,12 +177,12 @@ def sine(at: float, period_s: float = 600.0) -> float:
 STEPS = (15.0, 2.0, 10.0, 15.0, 5.0, 2.0)
 """Requests/s, each for five minutes: llm-d-autoscaling PR 1118."""
 MIXES = ((12_000.0, 150.0), (1500.0, 1800.0))
-"""Mean prompt and answer tokens of the two halves of `shifting_mix`."""
+"""Mean prompt and answer tokens of the two halves of `alternating_mix`."""
 R1 = (6000.0, 1500.0)
 """Mean prompt and answer tokens of a reasoning model."""
 
 
-def _made() -> dict[str, Callable[[], Trace]]:
+def _define_traces() -> dict[str, Callable[[], Trace]]:
     def there(file: str) -> bool:
         return (FOLDER / file).exists()
 
@@ -190,16 +190,20 @@ def _made() -> dict[str, Callable[[], Trace]]:
         "mooncake_conversation_00-40min.jsonl.gz", "azure2023_code_00-35min.csv.gz", "azure2023_conv_00-35min.csv.gz",
     )  # fmt: skip
     found: dict[str, Callable[[], Trace]] = {
-        "sine 1-24": lambda: _trace("sine 1-24", by_rate(sine, HOUR_S, *R1, "sine"), 6),
-        "steps": lambda: _trace("steps", by_rate(lambda at: _steps()[int(at // 300)], 1800, *R1, "steps"), 8),
-        "constant": lambda: _trace("constant", by_rate(lambda _: 12.0, HOUR_S, *R1, "constant"), 6),
-        "constant 7": lambda: _trace("constant 7", by_rate(lambda _: 7.0, HOUR_S, 3000, 400, "constant 7"), 16),
-        "sine 15 min": lambda: _trace("sine 15 min", by_rate(lambda at: sine(at, 900), HOUR_S, *R1, "sine 15"), 6),
-        "mix shifts": lambda: _trace("mix shifts", shifting_mix(HOUR_S), 8),
+        "sine 1-24": lambda: _trace("sine 1-24", poisson_arrivals(sine, HOUR_S, *R1, "sine"), 6),
+        "steps": lambda: _trace("steps", poisson_arrivals(lambda at: _steps()[int(at // 300)], 1800, *R1, "steps"), 8),
+        "constant": lambda: _trace("constant", poisson_arrivals(lambda _: 12.0, HOUR_S, *R1, "constant"), 6),
+        "constant 7": lambda: _trace(
+            "constant 7", poisson_arrivals(lambda _: 7.0, HOUR_S, 3000, 400, "constant 7"), 16
+        ),
+        "sine 15 min": lambda: _trace(
+            "sine 15 min", poisson_arrivals(lambda at: sine(at, 900), HOUR_S, *R1, "sine 15"), 6
+        ),
+        "mix shifts": lambda: _trace("mix shifts", alternating_mix(HOUR_S), 8),
         "conversation": lambda: _trace("conversation", _with_cache(_seeded_conversation(3.25, 2400)), 16),
-        "toolagent": lambda: _trace("toolagent", by_rate(lambda _: 6.67, 3540, 5000, 182, "toolagent"), 16),
-        "bursts": lambda: _trace("bursts", by_rate(_bursts, 2100, 2048, 28, "code"), 64),
-        "jumps": lambda: _trace("jumps", by_rate(_jumps(HOUR_S), HOUR_S, 3000, 600, "jumps"), 8),
+        "toolagent": lambda: _trace("toolagent", poisson_arrivals(lambda _: 6.67, 3540, 5000, 182, "toolagent"), 16),
+        "bursts": lambda: _trace("bursts", poisson_arrivals(_bursts, 2100, 2048, 28, "code"), 64),
+        "jumps": lambda: _trace("jumps", poisson_arrivals(_jumping_rate(HOUR_S), HOUR_S, 3000, 600, "jumps"), 8),
         "clients": lambda: _trace("clients", _clients(HOUR_S), 5),
     }
     if there(mooncake):
@@ -216,7 +220,7 @@ def _made() -> dict[str, Callable[[], Trace]]:
     return found
 
 
-TRACES = _made()
+TRACES = _define_traces()
 """Traces by name, generated on demand."""
 SEEDED = tuple(name for name in TRACES if not name.startswith(("mooncake", "azure", "r1", "m-large")))
 """The generated traces, on which settings are chosen; the recorded ones are the check."""

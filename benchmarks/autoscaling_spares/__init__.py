@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.autoscaler.baselines import ours
+from benchmarks.autoscaler.baselines import default_policy
 from benchmarks.autoscaler.cases import cases
 from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay, timing
 from benchmarks.autoscaler.spares import Spares
@@ -37,16 +37,16 @@ def measure() -> Iterator[Figure]:
         join_s = min(case.start_s, JOIN_S + timing().warm_s)
         for what, count, counted in (("none", 0, False), ("spares", SPARES, False), ("a tier", SPARES, True)):
             beside = Spares(count // MEMBER_NODES, case.start_s, join_s)
-            policy = ours(case.block, spares=beside if counted else None)
+            policy = default_policy(case.block, spares=beside if counted else None)
             found = replay(case.trace, policy, case.first, case.start_s, changes_roles=True, spares=beside)
             lost += found.lost
-            _row(case.where, what, found, beside)
-            yield Figure(f"node-hours, {what}, {case.where}", found.node_hours, "", METHOD)
-            yield Figure(f"attainment, {what}, {case.where}", 100 * found.attainment, "%", METHOD)
-    yield Figure("requests lost on shrinking", lost, "", METHOD, goal_most=0)
+            _print_row(case.label, what, found, beside)
+            yield Figure(f"node-hours, {what}, {case.label}", found.node_hours, "", METHOD)
+            yield Figure(f"attainment, {what}, {case.label}", 100 * found.attainment, "%", METHOD)
+    yield Figure("requests lost on shrinking", lost, "", METHOD, goal_max=0)
 
 
-def _row(where: str, what: str, found: Outcome, beside: Spares) -> None:
+def _print_row(where: str, what: str, found: Outcome, beside: Spares) -> None:
     print(
         f"  {where:<40} {what:<8} {found.node_hours:7.1f} node-hours attained {100 * found.attainment:6.2f} % "
         f"{beside.taken} spares became members",

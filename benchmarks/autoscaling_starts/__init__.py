@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from benchmarks import Figure
-from benchmarks.autoscaler.baselines import ours
+from benchmarks.autoscaler.baselines import default_policy
 from benchmarks.autoscaler.cases import cases
 from benchmarks.autoscaler.pools import replay, timing
 
@@ -27,11 +27,11 @@ def measure() -> Iterator[Figure]:
     lost = 0
     for case in cases(QUICK, "30,150"):
         for what, known_start_s in (("model's own", timing().warm_s), ("whole", None)):
-            policy = ours(case.block, known_start_s=known_start_s)
+            policy = default_policy(case.block, known_start_s=known_start_s)
             found = replay(case.trace, policy, case.first, case.start_s, changes_roles=True)
             lost += found.lost
             row = f"{found.node_hours:7.1f} node-hours attained {100 * found.attainment:6.2f} %"
-            print(f"  {case.where:<40} {what:<11} {row}", file=sys.stderr, flush=True)
-            yield Figure(f"node-hours, told of {what}, {case.where}", found.node_hours, "", METHOD)
-            yield Figure(f"attainment, told of {what}, {case.where}", 100 * found.attainment, "%", METHOD)
-    yield Figure("requests lost on shrinking", lost, "", METHOD, goal_most=0)
+            print(f"  {case.label:<40} {what:<11} {row}", file=sys.stderr, flush=True)
+            yield Figure(f"node-hours, told of {what}, {case.label}", found.node_hours, "", METHOD)
+            yield Figure(f"attainment, told of {what}, {case.label}", 100 * found.attainment, "%", METHOD)
+    yield Figure("requests lost on shrinking", lost, "", METHOD, goal_max=0)

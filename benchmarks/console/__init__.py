@@ -24,9 +24,9 @@ from benchmarks import Figure
 from services.matrixctl.supervisor.probe import free_port, probe_readiness
 from services.matrixctl.supervisor.process_memory import process_memory
 
-READERS = 10
+STREAMS = 10
 WINDOW_S = 10.0
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 MB = 1_000_000
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -50,27 +50,27 @@ def measure() -> Iterator[Figure]:
     url = f"http://127.0.0.1:{port}"
     behind = [f"--{name}-url=http://127.0.0.1:{feed}" for name in ("resource", "link", "compute", "infer", "agents")]
     with (
-        started("benchmarks.console.feed", str(feed)),
-        started("services.console", f"--port={port}", "--log-level=WARNING", *behind) as gateway,
+        start_module("benchmarks.console.feed", str(feed)),
+        start_module("services.console", f"--port={port}", "--log-level=WARNING", *behind) as gateway,
     ):
-        until(lambda: probe_readiness(url, 1.0).ready, "the gateway is ready")
-        with readers(url, 1):
-            used, _ = at_work(gateway.pid, [])
+        wait_until(lambda: probe_readiness(url, 1.0).ready, "the gateway is ready")
+        with read_streams(url, 1):
+            used, _ = gateway_usage(gateway.pid, [])
             method = f"of a core; one stream (the tabs of a browser share it), 22 nodes changed at 5 Hz, {WINDOW_S:g} s"
             yield Figure("gateway, processor, ten tabs of one browser", used * 100, "%", method, 3)
-        with readers(url, READERS) as read:
-            used, sent = at_work(gateway.pid, read)
+        with read_streams(url, STREAMS) as read:
+            used, sent = gateway_usage(gateway.pid, read)
             weight = process_memory(gateway.pid)
-            method = f"{READERS} streams, 22 nodes changed at 5 Hz, {WINDOW_S:g} s"
+            method = f"{STREAMS} streams, 22 nodes changed at 5 Hz, {WINDOW_S:g} s"
             yield Figure("gateway, processor, ten browsers", used * 100, "%", f"of a core; {method}", 3)
             size = weight.pss if weight.pss is not None else weight.rss
             if size is not None:
                 yield Figure("gateway, memory", size / MB, "MB", f"Pss, a process of its own; {method}", 80)
-            yield Figure("live stream, each reader", sent / READERS / 1000, "kB/s", method)
-            yield from in_browser(url)
+            yield Figure("live stream, each reader", sent / STREAMS / 1000, "kB/s", method)
+            yield from measure_browser(url)
 
 
-def at_work(gateway: int, read: list[int]) -> tuple[float, float]:
+def gateway_usage(gateway: int, read: list[int]) -> tuple[float, float]:
     """The cores that the gateway uses, and the bytes per second that all readers receive, after a warm-up."""
     time.sleep(2.0)
     before, bytes_before = cpu_s({gateway}), sum(read)
@@ -78,7 +78,7 @@ def at_work(gateway: int, read: list[int]) -> tuple[float, float]:
     return (cpu_s({gateway}) - before) / WINDOW_S, (sum(read) - bytes_before) / WINDOW_S
 
 
-def in_browser(url: str) -> Iterator[Figure]:
+def measure_browser(url: str) -> Iterator[Figure]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         print("no Chromium here: what a browser takes is not measured")
@@ -90,7 +90,7 @@ def in_browser(url: str) -> Iterator[Figure]:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.add_init_script(WATCH_FRAMES)
         page.goto(url)
-        until(lambda: page.evaluate("window.firstScreen > 0"), "the first screen is drawn")
+        wait_until(lambda: page.evaluate("window.firstScreen > 0"), "the first screen is drawn")
         first = page.evaluate("window.firstScreen")
         yield Figure("first screen after load", first / 1000, "s", "navigation to 384 NPUs and 22 supernodes drawn", 1)
         time.sleep(2.0)
@@ -107,7 +107,7 @@ def in_browser(url: str) -> Iterator[Figure]:
 
 
 @contextlib.contextmanager
-def started(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def start_module(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], stderr=subprocess.DEVNULL)
     try:
         yield process
@@ -117,14 +117,14 @@ def started(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @contextlib.contextmanager
-def readers(url: str, count: int) -> Iterator[list[int]]:
+def read_streams(url: str, count: int) -> Iterator[list[int]]:
     """Read that many streams. Yields a list with the bytes that each has received so far."""
     read = [0] * count
     over = threading.Event()
 
     def reading(at: int) -> None:
         ended = contextlib.suppress(OSError, http.client.HTTPException)
-        with ended, urllib.request.urlopen(f"{url}/live", timeout=PATIENCE_S) as answer:
+        with ended, urllib.request.urlopen(f"{url}/live", timeout=TIMEOUT_S) as answer:
             while not over.is_set():
                 read[at] += len(answer.read1(1 << 16))
 
@@ -145,8 +145,8 @@ def cpu_s(pids: set[int]) -> float:
     return total / TICKS
 
 
-def descendants(pid: int, named: str) -> set[int]:
-    """The descendants of a process whose name contains `named`."""
+def descendants(pid: int, name_part: str) -> set[int]:
+    """The descendants of a process whose name contains `name_part`."""
     parents: dict[int, tuple[int, str]] = {}
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -156,14 +156,14 @@ def descendants(pid: int, named: str) -> set[int]:
     def below(one: int) -> bool:
         return one == pid or (one in parents and parents[one][0] > 0 and below(parents[one][0]))
 
-    return {one for one, (_, name) in parents.items() if named in name and below(one)}
+    return {one for one, (_, name) in parents.items() if name_part in name and below(one)}
 
 
-def until(holds: Any, sentence: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
+def wait_until(condition: Any, sentence: str) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
         if time.monotonic() > deadline:
-            raise SystemExit(f"not within {PATIENCE_S:g} s: {sentence}")
+            raise SystemExit(f"not within {TIMEOUT_S:g} s: {sentence}")
         time.sleep(0.1)
 
 

@@ -53,7 +53,7 @@ def instance(at: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-async def changes() -> AsyncIterator[bytes]:
+async def generate_changes() -> AsyncIterator[bytes]:
     """Yield changes forever: at each step one node of every supernode changes its state; simultaneous changes are one
     chunk."""
     states = cycle(["Deploying", "Active", "Draining", "Available"])
@@ -70,13 +70,13 @@ def event(kind: str, view: dict[str, Any], version: int) -> bytes:
     return b"event: %s\ndata: %s\nid: %d\n\n" % (kind.encode(), orjson.dumps(view), version)
 
 
-def watched(first: list[dict[str, Any]], live: bool = False) -> Any:
+def list_or_watch(first: list[dict[str, Any]], live: bool = False) -> Any:
     async def stream() -> AsyncIterator[bytes]:
         for view in first:
             yield event("ADDED", view, 1)
         yield event("BOOKMARK", {}, 1)
         if live:
-            async for piece in changes():
+            async for piece in generate_changes():
                 yield piece
         while True:
             await asyncio.sleep(15)
@@ -121,10 +121,10 @@ async def matrix(request: Request) -> Response:
 app = Starlette(
     routes=[
         Route("/healthz", lambda request: PlainTextResponse("ok")),
-        Route("/v1/nodes", watched([node(*each, "Available") for each in NODES], live=True)),
-        Route("/v1/allocations", watched([allocation(at) for at in range(INSTANCES)])),
-        Route("/v1/instances", watched([instance(at) for at in range(INSTANCES)])),
-        Route("/v1/events", watched([])),
+        Route("/v1/nodes", list_or_watch([node(*each, "Available") for each in NODES], live=True)),
+        Route("/v1/allocations", list_or_watch([allocation(at) for at in range(INSTANCES)])),
+        Route("/v1/instances", list_or_watch([instance(at) for at in range(INSTANCES)])),
+        Route("/v1/events", list_or_watch([])),
         Route("/v1/capacity", capacity),
         Route("/v1/planes", planes),
         Route("/v1/planes/ub/matrix", matrix),

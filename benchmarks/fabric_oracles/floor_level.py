@@ -78,22 +78,22 @@ class _LevelFilling(Filling):
         for f, flow in enumerate(flows):
             if flow.floor:
                 self.heap.append((ratio(flow.floor, flow.weight), self.WAKE, f))
-                self._turn(f, awake=False)
+                self._set_active(f, awake=False)
 
     def _reached(self, what: int, f: int, level: Number) -> None:
         if what == self.CEILING:
             self._fix(f, self.flows[f].ceiling)
             return
-        self._turn(f, awake=True)
+        self._set_active(f, awake=True)
         for link in self.path[f]:
             heapq.heappush(self.heap, (self._level(link, level), self.LINK, link))
 
     def _fix(self, f: int, rate: Number) -> None:
         if not self.rising[f]:
-            self._turn(f, awake=True)
+            self._set_active(f, awake=True)
         super()._fix(f, rate)
 
-    def _turn(self, f: int, *, awake: bool) -> None:
+    def _set_active(self, f: int, *, awake: bool) -> None:
         sign, flow = 1 if awake else -1, self.flows[f]
         self.rising[f] = awake
         for link in self.path[f]:

@@ -25,8 +25,8 @@ def maximize(objective: Sequence[Fraction], rows: Sequence[Row], bounds: Sequenc
     tableau = _Tableau(rows, bounds, len(objective))
     if min(bounds, default=Fraction(0)) < 0:
         tableau.find_feasible()
-    tableau.aim([*objective, Fraction(0)])
-    tableau.climb()
+    tableau.set_objective([*objective, Fraction(0)])
+    tableau.optimize()
     first_slack = len(objective) + 1
     prices = [-tableau.cost[first_slack + row] for row in range(len(rows))]
     return -tableau.cost[-1], prices
@@ -54,7 +54,7 @@ class _Tableau:
         self.cost[self.auxiliary] = Fraction(-1)
         worst = min(range(len(self.rows)), key=lambda r: self.rows[r][-1])
         self._pivot(worst, self.auxiliary)
-        self.climb()
+        self.optimize()
         if self.cost[-1] != 0:
             raise Infeasible("no solution keeps every bound")
         if self.auxiliary in self.basis:
@@ -64,14 +64,14 @@ class _Tableau:
         for row in self.rows:
             row[self.auxiliary] = Fraction(0)
 
-    def aim(self, objective: Sequence[Fraction]) -> None:
+    def set_objective(self, objective: Sequence[Fraction]) -> None:
         """Set the objective, in terms of the nonbasic variables."""
         self.cost = [*objective, *[Fraction(0)] * (self.width + 1 - len(objective))]
         for row, variable in zip(self.rows, self.basis, strict=True):
             if factor := self.cost[variable]:
                 self.cost = [c - factor * r if r else c for c, r in zip(self.cost, row, strict=True)]
 
-    def climb(self) -> None:
+    def optimize(self) -> None:
         while (column := next((c for c in range(self.width) if self.cost[c] > 0), None)) is not None:
             best: tuple[Fraction, int, int] | None = None
             for number, row in enumerate(self.rows):

@@ -26,7 +26,7 @@ class UbFailures:
     failed_l2: Collection[tuple[int, int]] = field(default_factory=frozenset)
     failed_cables: Collection[tuple[int, int, int]] = field(default_factory=frozenset)
 
-    def alive(self, plane: int, node: int) -> set[int]:
+    def reachable_l2(self, plane: int, node: int) -> set[int]:
         """The L2 chips of a sub-plane that a node can still reach."""
         return {
             k
@@ -36,7 +36,7 @@ class UbFailures:
 
     def usable_l2(self, source: int, target: int) -> list[int]:
         """The number of L2 chips that connect the pair, per sub-plane."""
-        return [len(self.alive(p, source) & self.alive(p, target)) for p in range(self.sub_planes)]
+        return [len(self.reachable_l2(p, source) & self.reachable_l2(p, target)) for p in range(self.sub_planes)]
 
     def pair_gbps(self, source: int, target: int) -> Number:
         """The highest rate between two nodes over all sub-planes (GB/s)."""
@@ -48,7 +48,7 @@ class UbFailures:
         destination die", for every L1 chip and every die of another node."""
         broken = 0
         for plane in range(self.sub_planes):
-            alive = [self.alive(plane, node) for node in range(self.nodes)]
+            alive = [self.reachable_l2(plane, node) for node in range(self.nodes)]
             for chip in (die % self.l2_per_sub_plane for die in range(self.dies_per_node)):
                 serving = sum(chip in chips for chips in alive)
                 broken += self.nodes * (self.nodes - 1) - serving * (serving - 1)

@@ -26,7 +26,7 @@ def share_split(candidates: Sequence[Paths], links: Mapping[Any, Fraction]) -> t
     common = Fraction(0)
     fixed: dict[int, Fraction] = {}
     while open_flows:
-        level, current = _raise_together(candidates, links, open_flows, fixed)
+        level, current = _raise_common_rate(candidates, links, open_flows, fixed)
         if not fixed:
             common = level
         for f in current:
@@ -35,7 +35,7 @@ def share_split(candidates: Sequence[Paths], links: Mapping[Any, Fraction]) -> t
     return rate, common
 
 
-def _raise_together(
+def _raise_common_rate(
     candidates: Sequence[Paths], links: Mapping[Any, Fraction], open_flows: list[int], fixed: dict[int, Fraction]
 ) -> tuple[Fraction, list[int]]:
     """The highest common rate of the open flows while fixed ones keep theirs, and the open flows that limit it."""

@@ -69,7 +69,9 @@ class Timeline:
         if self._moves_together():
             rates = share(self._flows, self._links, self._rule)
             start = self._flows[0].start
-            return FlowCompletions([start + _over(f.size, rate) for f, rate in zip(self._flows, rates, strict=True)], 1)
+            return FlowCompletions(
+                [start + _duration(f.size, rate) for f, rate in zip(self._flows, rates, strict=True)], 1
+            )
         ends: list[Number] = [math.inf] * len(self._flows)
         waiting = sorted(range(len(self._flows)), key=lambda n: self._flows[n].start, reverse=True)
         now: Number = 0
@@ -85,7 +87,7 @@ class Timeline:
                 touched |= set(self._begin(waiting.pop(), moment, ends))
             now = moment
             self._solves += bool(self._rate)
-            self._share_again(touched)
+            self._recompute_rates(touched)
         return FlowCompletions(ends, self._solves)
 
     def _moves_together(self) -> bool:
@@ -99,7 +101,7 @@ class Timeline:
         )  # fmt: skip
 
     def _next_moment(self, now: Number, waiting: list[int]) -> Number:
-        ends = (now + _over(max(self._left[n], 0), rate) for n, rate in self._rate.items())
+        ends = (now + _duration(max(self._left[n], 0), rate) for n, rate in self._rate.items())
         moments = [min(ends, default=math.inf)]
         if waiting:
             moments.append(self._flows[waiting[-1]].start)
@@ -109,7 +111,7 @@ class Timeline:
 
     def _finish(self, moment: Number, ends: list[Number]) -> Iterable[Hashable]:
         """End the flows without remaining bytes; for floats, less than a billionth of the size counts as none."""
-        for number in [n for n in self._rate if self._left[n] <= self._flows[n].size * _slack(self._left[n])]:
+        for number in [n for n in self._rate if self._left[n] <= self._flows[n].size * _tolerance(self._left[n])]:
             ends[number] = moment
             del self._rate[number]
             yield from self._leave(number)
@@ -145,7 +147,7 @@ class Timeline:
             self._on[key].discard(number)
         return self._flows[number].links
 
-    def _share_again(self, touched: set[Hashable]) -> None:
+    def _recompute_rates(self, touched: set[Hashable]) -> None:
         """Recompute the rates of every flow that is connected to a touched link through shared links."""
         seen_flows: set[int] = set()
         seen_links, frontier = set(touched), list(touched)
@@ -162,7 +164,7 @@ class Timeline:
             self._rate.update(zip(order, rates, strict=True))
 
 
-def _over(size: Number, rate: Number) -> Number:
+def _duration(size: Number, rate: Number) -> Number:
     if rate == 0:
         return math.inf
     if isinstance(size, int) and isinstance(rate, int):
@@ -172,5 +174,5 @@ def _over(size: Number, rate: Number) -> Number:
     return size / rate
 
 
-def _slack(left: Number) -> float:
+def _tolerance(left: Number) -> float:
     return 1e-9 if isinstance(left, float) else 0

@@ -21,7 +21,7 @@ from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.fabric.sharing.rates import new_fabric, rates_now
 from matrixlink.fabric.sharing.traffic import Floats, Traffic
 
-TOGETHER, EXACT, WINDOWS = "together", "exact", "windows"
+PROPORTIONAL, EXACT, WINDOWS = "together", "exact", "windows"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,15 +43,15 @@ def run(traffic: Traffic, window_ns: float = 0.0) -> CompletionTimes:
     if not window_ns >= 0:
         raise InvalidField("a window is at least 0", field="windowNs")
     refuse_overbooked(traffic)
-    if moves_together(traffic):
+    if is_proportional(traffic):
         with np.errstate(divide="ignore"):
             at = traffic.start + traffic.size / rates_now(traffic)
-        return CompletionTimes(at, 1, TOGETHER)
-    solves, at = _compiled(traffic, window_ns) if kernel() else _over_arrays(traffic, window_ns)
+        return CompletionTimes(at, 1, PROPORTIONAL)
+    solves, at = _run_compiled(traffic, window_ns) if kernel() else _run_arrays(traffic, window_ns)
     return CompletionTimes(at, solves, WINDOWS if window_ns else EXACT)
 
 
-def moves_together(traffic: Traffic) -> bool:
+def is_proportional(traffic: Traffic) -> bool:
     """Whether no flow's rate can change while it runs."""
     if not len(traffic) or traffic.floor.any() or not np.isinf(traffic.ceiling).all():
         return False
@@ -60,7 +60,7 @@ def moves_together(traffic: Traffic) -> bool:
     return bool(size[0] > 0 and in_proportion and (traffic.start == traffic.start[0]).all())
 
 
-def _compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
+def _run_compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
     library = kernel()
     fabric = new_fabric(library, traffic)
     at = np.zeros(len(traffic))
@@ -77,7 +77,7 @@ def _compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
     return int(solves), at
 
 
-def _over_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
+def _run_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
     at = np.where(traffic.size > 0, np.inf, traffic.start)
     left = traffic.size.copy()
     ahead = traffic.size > 0  # not started yet

@@ -9,7 +9,7 @@ def lost(kind: str, *at: int) -> ElementEvent:
     return ElementEvent(kind, at, share=0.0)
 
 
-def back(kind: str, *at: int) -> ElementEvent:
+def recovered(kind: str, *at: int) -> ElementEvent:
     return ElementEvent(kind, at, share=1.0)
 
 

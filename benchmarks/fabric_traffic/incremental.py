@@ -64,11 +64,11 @@ class IncrementalMaxMin:
         path = tuple(dict.fromkeys(links))
         self._check(path, weight, floor, ceiling)
         if floor:
-            self._book(path, floor)
+            self._check_floors(path, floor)
         flow = self._free.pop()
         self._flows[flow] = (path, weight, floor, ceiling)
         if self._kernel is None:
-            return flow, self._all_anew()
+            return flow, self._solve_all()
         self._path[: len(path)] = list(path)
         seen = self._kernel.fabric_add(self._fabric, flow, self._path_at, len(path), weight, floor, ceiling)
         return flow, self._set[:seen].copy()
@@ -80,7 +80,7 @@ class IncrementalMaxMin:
         if floor:
             self._floors[list(path)] -= floor
         if self._kernel is None:
-            return self._all_anew()
+            return self._solve_all()
         seen = self._kernel.fabric_remove(self._fabric, flow)
         return self._set[:seen].copy()
 
@@ -89,10 +89,10 @@ class IncrementalMaxMin:
         on the link: their flows have to be removed or moved first."""
         if not 0 <= link < len(self.capacity) or not 0 <= gbps < np.inf:
             raise InvalidField("a link that there is, and a finite rate of at least 0", field="capacityGbps")
-        self._refuse([link], self._floors[[link]], np.array([gbps]))
+        self._raise_overbooked([link], self._floors[[link]], np.array([gbps]))
         change, self.capacity[link] = gbps - self.capacity[link], gbps
         if self._kernel is None:
-            return self._all_anew()
+            return self._solve_all()
         seen = self._kernel.fabric_set_capacity(self._fabric, link, change)
         return self._set[:seen].copy()
 
@@ -106,12 +106,12 @@ class IncrementalMaxMin:
         if not 0 <= floor <= ceiling:
             raise InvalidField("a floor is at least 0 and at most the ceiling", field="floor")
 
-    def _book(self, path: Path, floor: float) -> None:
+    def _check_floors(self, path: Path, floor: float) -> None:
         wanted = self._floors[list(path)] + floor
-        self._refuse(path, wanted, self.capacity[list(path)])
+        self._raise_overbooked(path, wanted, self.capacity[list(path)])
         self._floors[list(path)] = wanted
 
-    def _refuse(self, links: Sequence[int], floors: Floats, capacity: Floats) -> None:
+    def _raise_overbooked(self, links: Sequence[int], floors: Floats, capacity: Floats) -> None:
         over = [n for n in range(len(links)) if floors[n] > capacity[n] * (1 + ROUNDING) + ROUNDING]
         if over:
             raise Overcommitted(
@@ -122,7 +122,7 @@ class IncrementalMaxMin:
                 ],
             )
 
-    def _all_anew(self) -> Numbers:
+    def _solve_all(self) -> Numbers:
         flows = list(self._flows)
         if flows:
             current = list(self._flows.values())

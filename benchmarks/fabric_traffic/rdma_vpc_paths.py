@@ -49,12 +49,12 @@ class RdmaPaths:
 
     def capacity(self) -> NDArray[np.float64]:
         """The capacities (GB/s) of ports out, ports in, leaf to spine, spine to leaf, spine to core, core to spine."""
-        port = np.where(self._ports(), self.port_gbps, 0.0).ravel()
+        port = np.where(self._usable_ports(), self.port_gbps, 0.0).ravel()
         trunk = np.full((self.supernodes, self.cabinets, self.subnets, self.spines), self.trunk_gbps)
         for leaf in self.lost_leaves:
             trunk[leaf] = 0.0
-        trunk *= self._living()[:, None, None, :]
-        core = self._living() * (self.cabinets * self.subnets * self.trunk_gbps)
+        trunk *= self._healthy_spines()[:, None, None, :]
+        core = self._healthy_spines() * (self.cabinets * self.subnets * self.trunk_gbps)
         return np.concatenate([port, port, trunk.ravel(), trunk.ravel(), core.ravel(), core.ravel()])
 
     def striped(self, step: CollectiveStep) -> Traffic:
@@ -66,21 +66,21 @@ class RdmaPaths:
 
     def hashed(self, step: CollectiveStep, seed: int) -> Traffic:
         """Keep every move whole, on a random subnet and random spines (from `seed`), as ECMP selects them by a hash."""
-        chance = np.random.default_rng(seed)
+        rng = np.random.default_rng(seed)
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
-        order = chance.permutation(len(parts.move))
+        order = rng.permutation(len(parts.move))
         _, first = np.unique(parts.move[order], return_index=True)
         kept = order[first]
         whole = _Parts(parts.move[kept], parts.out[kept], parts.into[kept], np.ones(len(kept)))
-        turns = chance.integers(0, 1 << 30, (2, len(kept)))
+        turns = rng.integers(0, 1 << 30, (2, len(kept)))
         return self._traffic(step, source, target, whole, turns[0], turns[1])
 
     def sprayed(self, step: CollectiveStep) -> Traffic:
         """Split every move over both subnets and all healthy spines, as packet spraying does."""
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
-        most = int(self._living().sum(1).max())
+        most = int(self._healthy_spines().sum(1).max())
         turn = np.tile(np.arange(most), len(parts.move))
         move, out, into = (np.repeat(each, most) for each in (parts.move, parts.out, parts.into))
         cut = _Parts(move, out, into, np.repeat(parts.share / most, most))
@@ -97,7 +97,7 @@ class RdmaPaths:
             raise InvalidField("the dies of one NPU do not meet over RDMA", field="dies")
         return source, target
 
-    def _ports(self) -> Bools:
+    def _usable_ports(self) -> Bools:
         """Whether each NPU can use each subnet: its port and its leaf work."""
         there = np.ones((self.supernodes, self.cabinets, self.npus, self.subnets), bool)
         for supernode, cabinet, subnet in self.lost_leaves:
@@ -107,7 +107,7 @@ class RdmaPaths:
             flat[npu, subnet] = False
         return flat
 
-    def _living(self) -> Bools:
+    def _healthy_spines(self) -> Bools:
         living = np.ones((self.supernodes, self.spines), bool)
         for lost in self.lost_spines:
             living[lost] = False
@@ -116,7 +116,7 @@ class RdmaPaths:
         return living
 
     def _over_subnets(self, source: Ints, target: Ints) -> _Parts:
-        there = self._ports()
+        there = self._usable_ports()
         common = there[source] & there[target]
         move, subnet = np.nonzero(common)
         share = 1 / common.sum(1)[move]
@@ -155,7 +155,7 @@ class RdmaPaths:
         return traffic(self.capacity(), np.stack(columns, 1), size=step.size * parts.share)
 
     def _spine(self, supernode: Ints, turn: Ints) -> Ints:
-        living = self._living()
+        living = self._healthy_spines()
         order = np.argsort(~living, axis=1, kind="stable")
         return order[supernode, turn % living.sum(1)[supernode]]
 

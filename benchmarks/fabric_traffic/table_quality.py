@@ -2,7 +2,7 @@
 
 All measures are over dies, without CPUs. `all_to_all_factor`: the load of a sub-plane's most loaded cable when every
 die sends the same to every other, relative to even load, which is how much longer an all-to-all takes there.
-`all_to_all_slow_down`: the same for all sub-planes together, with each transfer split by the sub-planes' weights, and
+`all_to_all_slowdown`: the same for all sub-planes together, with each transfer split by the sub-planes' weights, and
 including the dies' links. `pattern_rates`: max-min rates of transfers that have one sub-plane to themselves.
 """
 
@@ -44,14 +44,14 @@ def all_to_all_factor(tables: ForwardingTables, plane: int, policy: str = STATIC
     shape = tables.shape
     load = np.zeros(shape.links)
     for pattern in _pairs(shape):
-        found, ways = _of_plane(tables, plane, pattern, policy, seed)
+        found, ways = _plane_paths(tables, plane, pattern, policy, seed)
         load += np.bincount(found[found != NONE], minlength=shape.links) / ways
     cables = load[shape.link_starts["cable-up"] : shape.link_starts["trunk-up"]]
     crossings = 2 * shape.all_nodes * (shape.all_nodes - 1) * shape.dies**2
     return float(cables.max() / (crossings / len(cables)))
 
 
-def all_to_all_slow_down(tables: ForwardingTables) -> float:
+def all_to_all_slowdown(tables: ForwardingTables) -> float:
     """The slow-down of an all-to-all, with transfers split over the sub-planes by weight: the highest ratio of a link's
     load time to that of the same link in an intact plane. Infinite if some pair has no path at all."""
     shape = tables.shape
@@ -60,9 +60,9 @@ def all_to_all_slow_down(tables: ForwardingTables) -> float:
     impaired = np.flatnonzero(~whole).tolist()
     load, before = np.zeros((shape.sub_planes, shape.links)), np.zeros(shape.links)
     for pattern in _pairs(shape):
-        found, weight = _weighed(untouched, 0, pattern)
+        found, weight = _weighted_paths(untouched, 0, pattern)
         before += _loads(shape, found, weight / shape.sub_planes)
-        pieces = [_weighed(tables, plane, pattern) for plane in impaired]
+        pieces = [_weighted_paths(tables, plane, pattern) for plane in impaired]
         total = sum((weight for _, weight in pieces), start=weight * whole.sum())
         if not total.all():
             return float("inf")
@@ -80,8 +80,8 @@ def _loads(shape: ClosShape, found: Paths, part: Floats) -> Floats:
     return np.bincount(found[used], carried, shape.links).astype(float, copy=False)
 
 
-def _weighed(tables: ForwardingTables, plane: int, pattern: Pattern) -> tuple[Paths, Floats]:
-    found, _ = _of_plane(tables, plane, pattern)
+def _weighted_paths(tables: ForwardingTables, plane: int, pattern: Pattern) -> tuple[Paths, Floats]:
+    found, _ = _plane_paths(tables, plane, pattern)
     spread = PathSpread(Transfers.of(tables.shape, *pattern), tables)
     return found, spread.weight(plane) * path_share(found, tables.link_shares[plane])
 
@@ -101,7 +101,7 @@ def pattern_rates(
     capacity = tables.shape.built_gbps * tables.link_shares[plane]
     means, slowest = [], np.inf
     for pattern in patterns:
-        found, ways = _of_plane(tables, plane, pattern, policy, seed)
+        found, ways = _plane_paths(tables, plane, pattern, policy, seed)
         open_ways = (found != NONE).any(1)
         rate = np.zeros(len(found))
         rate[open_ways] = rates_now(traffic(capacity, found[open_ways]))
@@ -111,7 +111,7 @@ def pattern_rates(
     return Rates(float(np.mean(means)), min(means), slowest)
 
 
-def _of_plane(
+def _plane_paths(
     tables: ForwardingTables, plane: int, pattern: Pattern, policy: str = STATIC, seed: int = 0
 ) -> tuple[Paths, int]:
     """The paths as links of one sub-plane, a row per transfer and way, and the number of ways."""
@@ -123,8 +123,8 @@ def _of_plane(
 
 def permutations(shape: ClosShape, seed: int, count: int) -> list[Pattern]:
     """`count` random permutations of all dies."""
-    chance, dies = np.random.default_rng(seed), all_dies(shape)
-    return [(dies, chance.permutation(dies)) for _ in range(count)]
+    rng, dies = np.random.default_rng(seed), all_dies(shape)
+    return [(dies, rng.permutation(dies)) for _ in range(count)]
 
 
 def shifts(shape: ClosShape, count: int) -> list[Pattern]:

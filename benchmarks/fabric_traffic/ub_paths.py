@@ -26,7 +26,7 @@ class UbPaths:
         self.tables = tables
 
     @classmethod
-    def of(cls, nodes: int, lost_chips: Iterable[tuple[int, int]] = ()) -> UbPaths:
+    def for_nodes(cls, nodes: int, lost_chips: Iterable[tuple[int, int]] = ()) -> UbPaths:
         """The paths of a supernode with that many nodes and without the L2 chips lost, given as (sub-plane, chip)."""
         tables = ForwardingTables(ClosShape(nodes=nodes))
         tables.take(lost("l2", plane, 0, chip) for plane, chip in lost_chips)
@@ -59,7 +59,7 @@ class UbPaths:
         spread = PathSpread(moves, self.tables)
         chip = np.stack([spread.chips(plane) for plane in range(shape.sub_planes)], 1)  # [move, sub-plane, way]
         parts = (chip != NONE).sum((1, 2))
-        _refuse_cut(parts == 0)
+        _check_connected(parts == 0)
         move, plane, way = np.nonzero(chip != NONE)
         found = paths(self.tables, plane, moves.source[move], moves.target[move], chip[move, plane, way])
         return self._traffic(found, (step.size / parts)[move])
@@ -70,11 +70,11 @@ class UbPaths:
         return dies // shape.dies * shape.ends + dies % shape.dies
 
     def _traffic(self, found: Paths, size: Floats | float) -> Traffic:
-        _refuse_cut(found[:, 0] == NONE)
+        _check_connected(found[:, 0] == NONE)
         shape = self.tables.shape
         return traffic((shape.built_gbps * self.tables.link_shares).ravel(), found, size=size)
 
 
-def _refuse_cut(moves: Bools) -> None:
+def _check_connected(moves: Bools) -> None:
     if moves.any():
         raise InvalidField("some of these dies have no path to each other", field="dies")

@@ -20,7 +20,7 @@ from benchmarks.infer_replay import MOONCAKE
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.conditions import shape_of
-from infer_workload.experiments.experiment import generated, healthy_fabric
+from infer_workload.experiments.experiment import generate_arrivals, healthy_fabric
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.collectives import fetch_gbps
@@ -39,7 +39,7 @@ BATCH, CONTEXT = 48, 4224.0
 """Requests per die and tokens of each: the paper's 96 per NPU at 4K, the row with the largest exchanges."""
 
 
-class Pools:
+class PaperDeployment:
     """The paper's deployment on 32 nodes, and its decode steps beside reading prefill instances."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Pools:
 
     def reading_share(self) -> float:
         """The share of time in which an instance reads blocks, from a replay."""
-        arrivals = read_trace(MOONCAKE) if MOONCAKE.exists() else generated(4000, seed=0)
+        arrivals = read_trace(MOONCAKE) if MOONCAKE.exists() else generate_arrivals(4000, seed=0)
         engine = Engine(self.deployment)
         for number, arrival in enumerate(arrivals):
             engine.advance(arrival.at_s)
@@ -85,7 +85,7 @@ class Pools:
 
 
 def measure() -> Iterator[Figure]:
-    pools = Pools()
+    pools = PaperDeployment()
     count = len(pools.instances)
     alone = pools.step_s(0)
     for readers in range(1, count + 1):
@@ -93,7 +93,7 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"a step while {readers} of {count} read", longer * 100, "%", "longer than alone; batch 96, 4K")
     for part, whose in ((pools.reading_share(), "the trace's reading"), (0.1, "reading a tenth of the time")):
         odds = [comb(count, at) * part**at * (1 - part) ** (count - at) for at in range(count + 1)]
-        exact = sum(chance * pools.step_s(at) for at, chance in enumerate(odds))
+        exact = sum(rng * pools.step_s(at) for at, rng in enumerate(odds))
         mean = pools.step_s(count * part)
         worst = max(abs(pools.step_s(at) / mean - 1) for at in range(count + 1))
         method = f"an instance reads {part:.3%} of the time; steps beside bursts against those beside their mean"

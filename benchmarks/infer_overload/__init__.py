@@ -30,10 +30,10 @@ from infer_workload.timing.model import load_model
 from matrixcommon.model.errors import Overloaded
 from matrixlink.fabric.contention.ports_left import PortsLeft
 
-TIMES = (1.2, 2.0, 4.0, 10.0)
-SECONDS, SETTLING_S = 60.0, 15.0
+LOAD_FACTORS = (1.2, 2.0, 4.0, 10.0)
+SECONDS, WARM_UP_S = 60.0, 15.0
 SHORTEST_TOKENS = 4
-SHARE_LEAST = 99.0
+SHARE_MIN = 99.0
 URGENT = 0.2
 BURST_S, QUIET_S = 2.0, 6.0
 """The duration of a burst, and of the pause after it."""
@@ -78,8 +78,8 @@ MIXES = (
 
 
 @dataclass
-class Found:
-    """The results of one run, for requests that arrived after `SETTLING_S`."""
+class OverloadResult:
+    """The results of one run, for requests that arrived after `WARM_UP_S`."""
 
     mix: Mix
     seconds: float
@@ -91,7 +91,7 @@ class Found:
     def in_time(self, request: InferenceRequest) -> bool:
         return request.ttft_s <= self.mix.ttft_s and request.tpot_s <= self.mix.tpot_s
 
-    def share(self, since_s: float = SETTLING_S, until_s: float = inf) -> float:
+    def share(self, since_s: float = WARM_UP_S, until_s: float = inf) -> float:
         """The share within both objectives of the admitted requests that arrived in that period."""
         counted = [
             each
@@ -103,32 +103,32 @@ class Found:
     @property
     def per_second(self) -> float:
         """Requests within both objectives, per second."""
-        counted = [each for each in self.served if each.arrived_at >= SETTLING_S]
-        return sum(map(self.in_time, counted)) / (self.seconds - SETTLING_S)
+        counted = [each for each in self.served if each.arrived_at >= WARM_UP_S]
+        return sum(map(self.in_time, counted)) / (self.seconds - WARM_UP_S)
 
     @property
     def tokens_per_second(self) -> float:
         """The answer tokens of those requests, per second."""
-        counted = [each for each in self.served if each.arrived_at >= SETTLING_S and self.in_time(each)]
-        return sum(each.output_tokens for each in counted) / (self.seconds - SETTLING_S)
+        counted = [each for each in self.served if each.arrived_at >= WARM_UP_S and self.in_time(each)]
+        return sum(each.output_tokens for each in counted) / (self.seconds - WARM_UP_S)
 
 
-def offered(
+def offer_load(
     mix: Mix,
     per_second: float,
     seconds: float = SECONDS,
     *,
-    door: bool = True,
+    with_admission: bool = True,
     bursts: bool = False,
     event: str = "",
     urgent: float = 0.0,
     seed: int = 1,
-) -> Found:
+) -> OverloadResult:
     """Offer a mix at a rate; the share `urgent` of requests has a higher priority. Halfway through, `event` may be the
     loss of a node ("loss"), the closing of a prefill instance as for a change of roles ("roles"), or another tenant
     that takes most of the plane that KV moves over ("neighbour")."""
     spec = mix.spec
-    machine, found = load_calibration(), Found(mix, seconds)
+    machine, found = load_calibration(), OverloadResult(mix, seconds)
     nodes = (mix.prefill_npus + mix.decode_npus) // 8
     deployment = lay_out(healthy_fabric(nodes), load_model(mix.model), machine, spec)
     engine = Engine(deployment, seed, on_finished=found.served.append)
@@ -136,17 +136,17 @@ def offered(
     for number, (at, prompt, answer, blocks) in enumerate(_arrivals(mix, per_second, seconds, bursts, seed)):
         if event and at >= seconds / 2:
             engine.advance(seconds / 2)
-            _befalls(engine, event)
+            _inject_event(engine, event)
             event = ""
         engine.advance(at)
         priority = -1 if priorities.random() < urgent else 0
         request = InferenceRequest(number, at, prompt, answer, blocks, priority=priority)
         try:
-            if door:
+            if with_admission:
                 admission.check(engine, spec, request)
         except Overloaded:
-            found.refused += at >= SETTLING_S
-            found.refused_urgent += at >= SETTLING_S and priority < 0
+            found.refused += at >= WARM_UP_S
+            found.refused_urgent += at >= WARM_UP_S and priority < 0
             continue
         engine.submit(request)
         admitted += 1
@@ -176,7 +176,7 @@ def _arrivals(
         yield comes, prompt, answer, blocks
 
 
-def _befalls(engine: Engine, event: str) -> None:
+def _inject_event(engine: Engine, event: str) -> None:
     now = engine.deployment
     if event == "loss":
         left = now.fabric.without([now.pools.decode[-1]])
@@ -185,11 +185,11 @@ def _befalls(engine: Engine, event: str) -> None:
     elif event == "roles":
         engine.cordon_outside(now.pools.restricted_to(now.pools.nodes - set(now.pools.prefill[-1])))
     else:
-        ports = {(RDMA, node): _quarter(each) for node, each in now.fabric.ports[RDMA].items()}
+        ports = {(RDMA, node): _quarter_free(each) for node, each in now.fabric.ports[RDMA].items()}
         engine.apply_contention(MeasuredContention({}, ports), engine.now)
 
 
-def _quarter(ports: Ports) -> PortsLeft:
+def _quarter_free(ports: Ports) -> PortsLeft:
     """The rates that remain when another tenant takes three quarters."""
     node, end = ([rate / 4 for rate in rates] for rates in (ports.uplink_gbps, ports.endpoint_gbps))
     return PortsLeft(node, node, end, end)
@@ -197,18 +197,18 @@ def _quarter(ports: Ports) -> PortsLeft:
 
 def measure() -> Iterator[Figure]:
     for mix in MIXES:
-        capacity = offered(mix, mix.per_second, door=False)
-        for times in TIMES:
-            yield from _figures(f"{mix.name} x{times:g}", offered(mix, times * mix.per_second), capacity)
-        yield from _figures(f"{mix.name} x4 in bursts", offered(mix, 4 * mix.per_second, bursts=True), None)
-        found = offered(mix, 2 * mix.per_second, urgent=URGENT)
+        capacity = offer_load(mix, mix.per_second, with_admission=False)
+        for times in LOAD_FACTORS:
+            yield from _figures(f"{mix.name} x{times:g}", offer_load(mix, times * mix.per_second), capacity)
+        yield from _figures(f"{mix.name} x4 in bursts", offer_load(mix, 4 * mix.per_second, bursts=True), None)
+        found = offer_load(mix, 2 * mix.per_second, urgent=URGENT)
         yield from _figures(f"{mix.name} x2, a fifth of it urgent", found, capacity)
 
 
-def _figures(name: str, found: Found, capacity: Found | None) -> Iterator[Figure]:
+def _figures(name: str, found: OverloadResult, capacity: OverloadResult | None) -> Iterator[Figure]:
     refused = found.refused / max(1, found.refused + len(found.served))
     method = f"{len(found.served)} admitted, {refused:.0%} refused, {found.lost} lost"
-    yield Figure(f"{name}: in time", 100 * found.share(), "%", method, goal_least=SHARE_LEAST)
+    yield Figure(f"{name}: in time", 100 * found.share(), "%", method, goal_min=SHARE_MIN)
     if capacity is not None:
         requests, tokens = found.per_second / capacity.per_second, found.tokens_per_second / capacity.tokens_per_second
         yield Figure(

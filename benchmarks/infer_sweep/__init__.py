@@ -21,13 +21,13 @@ from pathlib import Path
 from secrets import token_hex
 
 from benchmarks import Figure
-from infer_workload.experiments.ray_cluster import on_ray
-from infer_workload.experiments.sweep import as_csv, axis, points_of, sweep
+from infer_workload.experiments.ray_cluster import ray_runner
+from infer_workload.experiments.sweep import expand_points, parse_axis, sweep, to_csv
 from services.matrixctl.supervisor.probe import free_port
 
 POINTS, REQUESTS = 64, 7851  # as many requests as the Mooncake trace of an hour has
 GOAL = 1.8
-LOOP, LOOPS = 5_000_000, 40
+LOOP_ITERATIONS, LOOPS = 5_000_000, 40
 START_S_MAX = 60
 
 
@@ -39,7 +39,7 @@ def measure() -> Iterator[Figure]:
         return
     walls, alone, tables = {}, {}, set()
     for workers in (1, 2):
-        start, walls[workers], alone[workers], cpu_s, table = _swept(workers)
+        start, walls[workers], alone[workers], cpu_s, table = _run_sweep(workers)
         tables.add(table)
         named = f"{workers} worker{'s' if workers > 1 else ''}"
         method = f"{POINTS} points on {workers} of {os.cpu_count()} cores; loop {_loop_s():.2f} s"
@@ -58,7 +58,7 @@ def _loop_s() -> float:
     """The CPU seconds of a fixed loop, as a measure of the processor's present speed."""
     began = time.process_time()
     total = 0
-    for number in range(LOOP):
+    for number in range(LOOP_ITERATIONS):
         total += number
     return time.process_time() - began
 
@@ -73,7 +73,7 @@ def _loops_s(processes: int) -> float:
         return time.perf_counter() - began
 
 
-def _swept(workers: int) -> tuple[float, float, float, float, str]:
+def _run_sweep(workers: int) -> tuple[float, float, float, float, str]:
     """Run a sweep in a separate process. Returns the wall seconds of the cluster's start, of the sweep, and of its
     points alone, the CPU seconds, and the table."""
     ended = subprocess.run(
@@ -87,8 +87,8 @@ def _swept(workers: int) -> tuple[float, float, float, float, str]:
     return start, whole, alone, cpu_s, table
 
 
-def swept_here(workers: int) -> None:
-    """Run a sweep in this process, and print the output that `_swept` parses."""
+def sweep_locally(workers: int) -> None:
+    """Run a sweep in this process, and print the output that `_run_sweep` parses."""
     times: list[float] = []
     spent: list[float] = []
 
@@ -97,16 +97,16 @@ def swept_here(workers: int) -> None:
         if count == total:
             spent.append(_descendants_s())
 
-    points = points_of({"generate": REQUESTS, "nodes": 16}, [axis(f"seed=1:{POINTS}")])
+    points = expand_points({"generate": REQUESTS, "nodes": 16}, [parse_axis(f"seed=1:{POINTS}")])
     began = time.perf_counter()
     with _cluster(workers) as address:
-        runner = on_ray(address)  # imports Ray, which counts as start-up of this process
+        runner = ray_runner(address)  # imports Ray, which counts as start-up of this process
         started = time.perf_counter()
         found = sweep(points, runner, done)
         whole = time.perf_counter() - started
     alone = (times[-1] - times[1]) * POINTS / (POINTS - 1)
     print(started - began, whole, alone, spent[0] + time.process_time())
-    print(as_csv(found), end="")
+    print(to_csv(found), end="")
 
 
 @contextmanager
@@ -117,9 +117,9 @@ def _cluster(workers: int) -> Iterator[str]:
     os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}  # Ray authenticates clients at an address
     where = ["--head", "--block", f"--port={address.partition(':')[2]}", "--node-ip-address=127.0.0.1"]
     what = [f"--num-cpus={workers}", "--include-dashboard=false", "--disable-usage-stats"]
-    head = _started("from ray.scripts.scripts import main; main()", "start", *where, *what)
+    head = _run_code("from ray.scripts.scripts import main; main()", "start", *where, *what)
     try:
-        while _started(f"import ray; ray.init({address!r}); ray.get(ray.remote(lambda: 0).remote())").wait():
+        while _run_code(f"import ray; ray.init({address!r}); ray.get(ray.remote(lambda: 0).remote())").wait():
             if head.poll() is not None:
                 raise RuntimeError(f"the Ray cluster ended with {head.returncode} before it answered")
             if time.perf_counter() - began > START_S_MAX:
@@ -130,7 +130,7 @@ def _cluster(workers: int) -> Iterator[str]:
         head.wait()
 
 
-def _started(code: str, *words: str) -> subprocess.Popen[bytes]:
+def _run_code(code: str, *words: str) -> subprocess.Popen[bytes]:
     silent = subprocess.DEVNULL
     return subprocess.Popen([sys.executable, "-c", code, *words], stdout=silent, stderr=silent)
 

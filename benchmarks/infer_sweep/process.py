@@ -2,7 +2,7 @@
 
 import sys
 
-from benchmarks.infer_sweep import swept_here
+from benchmarks.infer_sweep import sweep_locally
 
 if __name__ == "__main__":
-    swept_here(int(sys.argv[1]))
+    sweep_locally(int(sys.argv[1]))

@@ -16,7 +16,7 @@ from infer_workload.experiments.validation.fit import PRIORS, UNKNOWNS, Fit, sol
 FILE = Path(__file__).parents[2] / "infer_workload/timing/fitted.yaml"
 
 
-def printed(fit: Fit) -> str:
+def format_fit(fit: Fit) -> str:
     """The text of the file: each value with its uncertainty, and the correlations between values."""
     names = ", ".join(row.name for row in fit.rows)
     priors = "; ".join(f"{prior.name} {prior.value:g} +- {prior.sigma:g} ({prior.source})" for prior in PRIORS)
@@ -39,7 +39,7 @@ def printed(fit: Fit) -> str:
 
 
 def main(arguments: list[str]) -> None:
-    text = printed(solve())
+    text = format_fit(solve())
     if "--write" in arguments:
         FILE.write_text(text)
     print(text, end="")

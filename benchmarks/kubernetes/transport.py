@@ -30,7 +30,7 @@ Message = dict[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 
 
-class Nothing:
+class EmptyServer:
     """Replaces a `KubeApi`."""
 
     def __init__(self) -> None:
@@ -71,13 +71,13 @@ class Nothing:
 async def _serve(folder: Path) -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     _, certificate, key = certificate_files(folder)
-    server = Server(cast(KubeApi, Nothing()), listener, certificate, key)
+    server = Server(cast(KubeApi, EmptyServer()), listener, certificate, key)
     server.stop_on_signals()
     await server.serve(lambda: print(listener.getsockname()[1], flush=True))
 
 
 @contextmanager
-def transport_alone(folder: Path) -> Iterator[tuple[str, int, Path]]:
+def run_empty_server(folder: Path) -> Iterator[tuple[str, int, Path]]:
     """Run the transport as a process. Yields its URL, its process ID and the file of its CA."""
     ensure_certificates(folder, [])
     command = [sys.executable, "-m", "benchmarks.kubernetes.transport", str(folder)]

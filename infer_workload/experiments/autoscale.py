@@ -34,7 +34,7 @@ from matrixcompute.autoscaling.pools import PoolsObservation, recommend_pools, s
 
 NODES_MAX = 48
 """One supernode, the largest that a model is laid out on."""
-BEGINS_AT = 1_767_571_200.0
+TRACE_START = 1_767_571_200.0
 """Default start of a trace, Unix time in seconds: a Monday, midnight UTC, for schedules."""
 BLOCK_TOKENS = 512
 DAYS_MAX = 90
@@ -74,7 +74,7 @@ class Trace:
         self.prompt = np.array([each.input_tokens for each in arrivals], dtype=float)
         self.answer = np.array([each.output_tokens for each in arrivals], dtype=float)
 
-    def swinging(self, swing: float, period_s: float) -> Trace:
+    def with_swing(self, swing: float, period_s: float) -> Trace:
         """The same requests, closer together in the middle of each period and further apart at its ends: the rate
         varies between `1 - swing` and `1 + swing` times its mean. Raises InvalidField."""
         if not 0 <= swing < 1:
@@ -108,13 +108,13 @@ def _uncached(arrivals: Sequence[Arrival]) -> list[int]:
     return found
 
 
-def play(
+def simulate(
     trace: Trace, policy: ScalingPolicySpec, *, ttft_s: float, tpot_s: float, start_s: float | None = None,
-    begins_at: float = BEGINS_AT,
+    trace_start: float = TRACE_START,
 ) -> Outcome:  # fmt: skip
     """Simulate the policy over the trace, starting with `minReplicas` nodes. Raises InvalidField for policy features
     that a trace cannot exercise."""
-    check(policy)
+    check_supported(policy)
     work = work_on(policy.max_replicas, trace.context, tpot_s)
     load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
     start_s = emulated_boot_s() + work.start_s if start_s is None else start_s
@@ -132,8 +132,8 @@ def play(
     reading, answering = np.zeros(load.seconds, dtype=int), np.zeros(load.seconds, dtype=int)
     for second in range(load.seconds):
         if second and second % TICK_S == 0:
-            now = begins_at + second
-            seen = load.seen(second, float(reach[second]), prefill, decode, start_s, least)
+            now = trace_start + second
+            seen = load.observe(second, float(reach[second]), prefill, decode, start_s, least)
             if isinstance(seen, PoolsObservation):
                 found = recommend_pools(seen, policy, state, now)
                 assert found.pools is not None
@@ -148,9 +148,9 @@ def play(
             if found.replicas != sizes[-1][1] or found.reason == Reason.ROLES_REBALANCED:
                 sizes.append((float(second), found.replicas, found.reason.value))
         for nodes in pools:
-            nodes.second(second)
+            nodes.tick(second)
         reading[second], answering[second] = prefill.serving, decode.serving
-        reach[second + 1] = min(reach[second] + prefill.serving, float(load.asked_by[second + 1]))
+        reach[second + 1] = min(reach[second] + prefill.serving, float(load.demand_by[second + 1]))
     node_s = sum(each.node_s for each in pools)
     return _outcome(trace, work, node_s, load, reach, (reading, answering), sizes, (ttft_s, tpot_s))
 
@@ -162,7 +162,7 @@ def _change_roles(prefill: Nodes, decode: Nodes, to: PoolSizes, now: float, swit
     for one, least, other, most, first_s in ways:
         moved = min(one.members - least, most - other.members, one.serving - 1)
         if moved > 0:
-            one.give(moved, other, now, first_s + switch_s)
+            one.transfer(moved, other, now, first_s + switch_s)
 
 
 class OfferedLoad:
@@ -173,15 +173,15 @@ class OfferedLoad:
         self.seconds = int(np.ceil(trace.at[-1])) + 1
         token_s = work.token_node_s * (work.prefill_share if pooled else 1.0)
         self.places = work.places_per_node / (work.decode_share if pooled else 1.0)
-        self.asked = np.concatenate([[0.0], np.cumsum(trace.new * token_s)])
-        self._came_by = np.searchsorted(trace.at, np.arange(self.seconds + 1))
-        self.asked_by = self.asked[self._came_by]
+        self.demand = np.concatenate([[0.0], np.cumsum(trace.new * token_s)])
+        self._arrived_by = np.searchsorted(trace.at, np.arange(self.seconds + 1))
+        self.demand_by = self.demand[self._arrived_by]
         stays = trace.answer * tpot_s
         self.occupied = _occupied(trace.at, stays, self.seconds) / self.places
         self.stays_s = float(stays.mean())
         self._alone_s = float(trace.new.mean()) * work.alone_token_s
 
-    def seen(
+    def observe(
         self, second: int, served: float, prefill: Nodes, decode: Nodes, start_s: float, least: int
     ) -> Observation | PoolsObservation:
         """The observation at a second, as `scaling_signals` gives it to a decision; no load before the first tick."""
@@ -189,8 +189,8 @@ class OfferedLoad:
         waits = 0.0
         if second >= TICK_S:
             over_s = max(ANSWER_RATE_WINDOW_S, self.stays_s / 2)
-            reads, waits = _per_s(self.asked_by, second, TICK_S), float(self.asked_by[second] - served)
-            places = _per_s(self._came_by, second, over_s) * self.stays_s
+            reads, waits = _per_s(self.demand_by, second, TICK_S), float(self.demand_by[second] - served)
+            places = _per_s(self._arrived_by, second, over_s) * self.stays_s
             answers = max(places / self.places, float(self.occupied[second - 1]))
         if not self.pooled:
             load = None if reads is None or answers is None else max(reads, answers)
@@ -226,10 +226,10 @@ def _outcome(
     """The result: the time at which each prompt begins comes from the curve of work served, `reach`; work left at the
     end is served by the nodes of the last second. `ready`: prefill and decode nodes that serve in each second."""
     reading, answering = ready
-    rest = float(load.asked[-1] - reach[-1])
-    curve = np.append(reach, load.asked[-1])
+    rest = float(load.demand[-1] - reach[-1])
+    curve = np.append(reach, load.demand[-1])
     moments = np.append(np.arange(len(reach), dtype=float), len(reach) - 1 + rest / max(1, int(reading[-1])))
-    begun = np.maximum(trace.at, np.interp(load.asked[:-1], curve, moments))
+    begun = np.maximum(trace.at, np.interp(load.demand[:-1], curve, moments))
     wait = begun - trace.at
     late = wait + trace.new * work.alone_token_s > objectives[0]
     crowded = load.occupied > answering
@@ -257,7 +257,7 @@ def _occupied(at: np.ndarray, stays: np.ndarray, seconds: int) -> np.ndarray:
     return np.cumsum(steps)[:seconds]
 
 
-def check(policy: ScalingPolicySpec) -> None:
+def check_supported(policy: ScalingPolicySpec) -> None:
     """Raise InvalidField, naming the field, for policy features that only a running service can exercise."""
     if policy.metrics:
         raise InvalidField(
@@ -287,7 +287,7 @@ def read_policy(document: Any) -> ScalingPolicySpec:
         raise InvalidField(first["msg"].removeprefix("Value error, "), field=path) from wrong
 
 
-def varied(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+def with_changes(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the spec with values set at dotted paths, such as `behavior.scaleDown.stabilizationWindowSeconds`.
     Raises InvalidField."""
     found = deepcopy(document)
@@ -302,31 +302,31 @@ def varied(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
     return found
 
 
-def fixed(policy: ScalingPolicySpec, nodes: int) -> ScalingPolicySpec:
+def fixed_size_policy(policy: ScalingPolicySpec, nodes: int) -> ScalingPolicySpec:
     """The same policy with a constant number of nodes, as the baseline. Prediction is off, unless the policy has pools,
     whose nodes may still change their role."""
     size: dict[str, Any] = {"min_replicas": nodes, "max_replicas": nodes, "block": 1, "schedules": []}
     return policy.model_copy(update=size if policy.pools is not None else {**size, "predictive": "Off"})
 
 
-def within(outcome: Outcome, attained: float) -> bool:
+def meets_objectives(outcome: Outcome, attained: float) -> bool:
     """Whether at least that share of requests kept each objective, judged one by one."""
     return min(outcome.within_ttft, outcome.within_tpot) >= attained
 
 
-def fewest_fixed(
+def min_fixed_size(
     trace: Trace, policy: ScalingPolicySpec, attained: float, *, ttft_s: float, tpot_s: float
 ) -> tuple[int | None, Outcome]:
     """The fewest constant nodes on which that share keeps its objectives (static provisioning for the peak), with their
     result. None, with the result of `maxReplicas`, if not even those are enough."""
-    check(policy)
+    check_supported(policy)
     least = work_on(policy.max_replicas, trace.context, tpot_s).nodes_min
     low, high = min(max(policy.min_replicas, least), policy.max_replicas), policy.max_replicas
     outcomes: dict[int, Outcome] = {}
 
     def enough(nodes: int) -> bool:
-        outcomes[nodes] = play(trace, fixed(policy, nodes), ttft_s=ttft_s, tpot_s=tpot_s)
-        return within(outcomes[nodes], attained)
+        outcomes[nodes] = simulate(trace, fixed_size_policy(policy, nodes), ttft_s=ttft_s, tpot_s=tpot_s)
+        return meets_objectives(outcomes[nodes], attained)
 
     if not enough(high):
         return None, outcomes[high]

@@ -84,12 +84,12 @@ class Nodes:
         self.serving += min(change, 0)
         self.leaving += [now + drain_s] * -min(change, 0)
 
-    def give(self, nodes: int, other: Nodes, now: float, after_s: float) -> None:
+    def transfer(self, nodes: int, other: Nodes, now: float, after_s: float) -> None:
         """Move that many nodes to the other pool, where they serve `after_s` later and cost from now on."""
         self.serving -= nodes
         other.starting += [now + after_s] * nodes
 
-    def second(self, now: float) -> None:
+    def tick(self, now: float) -> None:
         self.serving += sum(at <= now for at in self.starting)
         self.starting = [at for at in self.starting if at > now]
         self.leaving = [at for at in self.leaving if at > now]

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from infer_workload.experiments.sweep import Point, measured
+from infer_workload.experiments.sweep import Point, run_trial
 from infer_workload.experiments.trial import Trial
 
 
 @dataclass(frozen=True)
 class Capacity:
-    """The result of a search. `nodes` is None if not even the maximum is enough; `tried` is in order of size."""
+    """The result of a search. `nodes` is None if not even the maximum is enough; `on_tried` is in order of size."""
 
     nodes: int | None
     tried: tuple[Point, ...]
 
 
-def fewest_nodes(
-    trial: Trial, attained: float, least: int, most: int, tried: Callable[[Point], None] = lambda point: None
+def min_nodes(
+    trial: Trial, attained: float, least: int, most: int, on_tried: Callable[[Point], None] = lambda point: None
 ) -> Capacity:
     """Find the fewest nodes from `least` to `most` with at least that share of requests within the trial's objectives.
 
@@ -29,8 +29,8 @@ def fewest_nodes(
 
     def enough(nodes: int) -> bool:
         if nodes not in found:
-            found[nodes] = Point({"nodes": nodes}, *measured(trial.varied({"nodes": nodes})))
-            tried(found[nodes])
+            found[nodes] = Point({"nodes": nodes}, *run_trial(trial.with_changes({"nodes": nodes})))
+            on_tried(found[nodes])
         report = found[nodes].report
         return report is not None and report.finished == report.requests and report.goodput_share >= attained
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from math import isfinite
 from typing import Any
 
-from infer_workload.reports.report import Report, flat
+from infer_workload.reports.report import Report, flatten
 from matrixcommon.model.errors import InvalidField
 
 LESS_IS_BETTER = ("ttft", "tpot", "latency", "refused", "requeued", "npus", "cache_blocks_evicted", "cache_blocks_lost")
@@ -38,33 +38,33 @@ def numbers(report: Mapping[str, Any]) -> dict[str, float]:
     """The numbers of a report document by name; those of a spread are named like `ttft.p90`."""
     return {
         name: value
-        for name, value in flat(report, ".").items()
+        for name, value in flatten(report, ".").items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
 
 
-def read(text: str, field: str) -> dict[str, Any]:
+def parse_report(text: str, field: str) -> dict[str, Any]:
     """Parse a report printed by `matrixctl experiment run -o json`. Raises InvalidField."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as wrong:
         raise InvalidField(f"not JSON: {wrong}", field=field) from wrong
-    if not isinstance(document, dict) or not comparable(document) or not _has_valid_maker(document):
+    if not isinstance(document, dict) or not is_comparable(document) or not _has_valid_command(document):
         raise InvalidField("not a report of `matrixctl experiment run -o json`", field=field)
     if odd := next((name for name, value in numbers(document).items() if not isfinite(value)), None):
         raise InvalidField(f"{odd} is not a finite number", field=field)
     return document
 
 
-def _has_valid_maker(document: Mapping[str, Any]) -> bool:
+def _has_valid_command(document: Mapping[str, Any]) -> bool:
     """Whether `made_by` is absent or names a command."""
     made = document.get("made_by")
     return made is None or (isinstance(made, dict) and isinstance(made.get("command"), str))
 
 
-def comparable(document: Mapping[str, Any]) -> bool:
+def is_comparable(document: Mapping[str, Any]) -> bool:
     """Whether the document is a report of one trial."""
-    return "ttft.p50" in flat(document, ".") and "finished" in numbers(document)
+    return "ttft.p50" in flatten(document, ".") and "finished" in numbers(document)
 
 
 def compare(before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report) -> list[Change]:

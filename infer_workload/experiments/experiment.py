@@ -45,7 +45,7 @@ class Outcome:
 
 
 @contextmanager
-def _collecting_seldom() -> Iterator[None]:
+def _infrequent_gc() -> Iterator[None]:
     """Collect garbage less often: a replay makes millions of objects and few cycles, and collecting after every 700
     allocations took a tenth of its time."""
     before = gc.get_threshold()
@@ -86,14 +86,14 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     return replay(deployment, arrivals, workload, trial.seed, lost, objectives, progress, count)
 
 
-def generated(count: int, seed: int, requests_per_second: float | None = None) -> list[Arrival]:
+def generate_arrivals(count: int, seed: int, requests_per_second: float | None = None) -> list[Arrival]:
     """The first `count` requests of seeded traffic. Raises ValueError for fewer than one."""
     if count < 1:
         raise ValueError("at least one request must be generated")
     return list(islice(generate(seed, requests_per_second), count))
 
 
-@_collecting_seldom()
+@_infrequent_gc()
 def replay(
     deployment: Deployment,
     arrivals: Iterable[Arrival],

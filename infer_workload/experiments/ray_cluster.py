@@ -8,16 +8,16 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infer_workload.experiments.sweep import ReportOrReason, Runner, longest_first, measured
+from infer_workload.experiments.sweep import ReportOrReason, Runner, longest_first, run_trial
 from infer_workload.experiments.trial import Trial
 from matrixcommon.model.errors import InvalidField, NotFound, Unavailable
 
 ADDRESS = re.compile(r"local|auto|(?:ray://)?(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
-ANSWERS_S = 5.0
+CONNECT_TIMEOUT_S = 5.0
 """Connection timeout in seconds. Ray itself tries for more than a minute."""
 
 
-def on_ray(address: str, workers: int | None = None) -> Runner:
+def ray_runner(address: str, workers: int | None = None) -> Runner:
     """A runner on the workers of a Ray cluster at `HOST:PORT`, `ray://HOST:PORT` or `auto`; `local` starts one on this
     host for the sweep, with `workers` workers (None: one per core). Workers read traces from their own file systems.
     Raises NotFound without Ray, InvalidField for another address; the runner raises Unavailable if no cluster
@@ -33,13 +33,13 @@ def on_ray(address: str, workers: int | None = None) -> Runner:
 
     def run(trials: Sequence[Trial]) -> Iterator[tuple[int, ReportOrReason]]:
         if form["host"]:
-            _reach(form["host"].strip("[]"), int(form["port"]))
+            _check_reachable(form["host"].strip("[]"), int(form["port"]))
         where: dict[str, Any] = {"address": address}  # without it Ray joins the last cluster started on this host
         if address == "local":
             where["num_cpus"] = workers
         try:
             ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
-            task = ray.remote(measured)
+            task = ray.remote(run_trial)
             asked = {task.remote(trial): number for number, trial in longest_first(trials)}
             waiting = list(asked)
             while waiting:
@@ -55,9 +55,9 @@ def on_ray(address: str, workers: int | None = None) -> Runner:
     return run
 
 
-def _reach(host: str, port: int) -> None:
+def _check_reachable(host: str, port: int) -> None:
     """Raise Unavailable if nothing accepts a connection there."""
     try:
-        socket.create_connection((host, port), ANSWERS_S).close()
+        socket.create_connection((host, port), CONNECT_TIMEOUT_S).close()
     except (OSError, OverflowError) as wrong:
         raise Unavailable(f"no Ray cluster answers at {host}:{port}: {wrong}", field="--ray") from wrong

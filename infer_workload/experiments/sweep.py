@@ -23,7 +23,7 @@ from typing import Any
 from infer_workload.experiments import experiment
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
-from infer_workload.reports.report import Report, flat
+from infer_workload.reports.report import Report, flatten
 from matrixcommon.model.errors import InternalError, InvalidField, NotFound
 
 POINTS_MAX = 10_000
@@ -49,34 +49,34 @@ class Point:
         """A flat row with a column per number, for a table, CSV or a DataFrame."""
         report = asdict(self.report) if self.report else {}
         figures = {name: value for name, value in report.items() if name not in ("notes", "objectives")}
-        return self.varied | flat(figures, "_") | {"why_not": self.why_not}
+        return self.varied | flatten(figures, "_") | {"why_not": self.why_not}
 
 
-def axis(text: str) -> Axis:
+def parse_axis(text: str) -> Axis:
     """Parse `nodes=8,16,32` or `rate=2:10:2` (FIRST:LAST:STEP, both ends included). Raises InvalidField."""
-    name, values = named_values(text)
+    name, values = parse_named_values(text)
     parameter = name.replace("-", "_")
     if parameter not in PARAMETERS:
         raise InvalidField(f"unknown parameter {name!r}; the parameters are {', '.join(PARAMETERS)}", field="--over")
     return Axis(parameter, values)
 
 
-def named_values(text: str) -> tuple[str, tuple[str, ...]]:
+def parse_named_values(text: str) -> tuple[str, tuple[str, ...]]:
     """Parse a name and its values. Raises InvalidField."""
     name, equals, values = text.partition("=")
     if not equals or not values or not name.strip():
         raise InvalidField(f"{text!r} must be of the form nodes=8,16,32 or rate=2:10:2", field="--over")
-    return name.strip(), tuple(_range(text, values) if ":" in values else _listed(text, values))
+    return name.strip(), tuple(_parse_range(text, values) if ":" in values else _parse_list(text, values))
 
 
-def _listed(text: str, values: str) -> list[str]:
+def _parse_list(text: str, values: str) -> list[str]:
     found = [value.strip() for value in values.split(",")]
     if not all(found):
         raise InvalidField(f"{text!r} has an empty value", field="--over")
     return found
 
 
-def _range(text: str, values: str) -> Iterator[str]:
+def _parse_range(text: str, values: str) -> Iterator[str]:
     try:
         first, last, *rest = (Decimal(number) for number in values.split(":"))
         step = rest[0] if rest else Decimal(1)
@@ -89,7 +89,7 @@ def _range(text: str, values: str) -> Iterator[str]:
     return (format((first + step * number).normalize(), "f") for number in range(count))
 
 
-def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str, Any], Trial]]:
+def expand_points(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str, Any], Trial]]:
     """Every combination of values with its trial, the last axis varying fastest. Raises InvalidField."""
     count = 1
     for each in axes:
@@ -104,12 +104,12 @@ def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str
     start = trial_of(base)
     found = []
     for values in product(*(each.values for each in axes)):
-        trial = start.varied(dict(zip(names, values, strict=True)))
+        trial = start.with_changes(dict(zip(names, values, strict=True)))
         found.append(({name: getattr(trial, name) for name in names}, trial))
     return found
 
 
-def measured(trial: Trial) -> ReportOrReason:
+def run_trial(trial: Trial) -> ReportOrReason:
     """Run a trial: its report, or why it cannot be laid out."""
     try:
         return experiment.run(trial).report, ""
@@ -117,7 +117,7 @@ def measured(trial: Trial) -> ReportOrReason:
         return None, str(wrong)
 
 
-Done = Callable[[int, int], None]
+OnDone = Callable[[int, int], None]
 """Called with the points done and the total."""
 
 ReportOrReason = tuple[Report | None, str]
@@ -128,7 +128,7 @@ Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, ReportOrReason]]]
 
 
 def sweep(
-    points: Sequence[tuple[dict[str, Any], Trial]], runner: Runner, done: Done = lambda count, total: None
+    points: Sequence[tuple[dict[str, Any], Trial]], runner: Runner, done: OnDone = lambda count, total: None
 ) -> list[Point]:
     """Run all points; the results are in their order."""
     found: dict[int, ReportOrReason] = {}
@@ -146,7 +146,7 @@ def longest_first(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
 
 
 @contextmanager
-def _without_interrupts() -> Iterator[None]:
+def _sigint_blocked() -> Iterator[None]:
     """Block SIGINT, also for the processes started inside; this process receives it afterwards. On Ctrl-C the parent
     terminates its workers: left to themselves, they would print a traceback and begin the next point."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -156,19 +156,19 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def here(workers: int) -> Runner:
+def local_runner(workers: int) -> Runner:
     """A runner on that many processes of this host; with one, on this process."""
 
     def run(trials: Sequence[Trial]) -> Iterator[tuple[int, ReportOrReason]]:
         if workers <= 1 or len(trials) <= 1:
-            yield from enumerate(map(measured, trials))
+            yield from enumerate(map(run_trial, trials))
             return
         fresh = multiprocessing.get_context("spawn")  # forking a process with threads is unsafe
         others = set(multiprocessing.active_children())
         with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
             try:
-                with _without_interrupts():
-                    asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
+                with _sigint_blocked():
+                    asked = {pool.submit(run_trial, trial): number for number, trial in longest_first(trials)}
                 for one in as_completed(asked):
                     yield asked[one], one.result()
             except BrokenProcessPool as gone:
@@ -187,23 +187,23 @@ def here(workers: int) -> Runner:
 
 # ---- output ----------------------------------------------------------------------------------------------------------
 
-SHOWN = ("TTFT P90 s", "TPOT P90 ms", "goodput", "req/s in time", "tok/s/NPU", "prefill busy", "cache hits")
+TABLE_COLUMNS = ("TTFT P90 s", "TPOT P90 ms", "goodput", "req/s in time", "tok/s/NPU", "prefill busy", "cache hits")
 
 
-WHY_NOT = "why not"
+REASON_COLUMN = "why not"
 """The column with the reasons of points that could not run; left out if all did."""
 
 
-def shown(points: Sequence[Point]) -> tuple[list[str], list[list[str]]]:
+def table_rows(points: Sequence[Point]) -> tuple[list[str], list[list[str]]]:
     """The columns, and their text for each point, for display."""
     if not any(point.why_not for point in points):
-        return [*SHOWN], [_shown(point.report) for point in points]
-    return [*SHOWN, WHY_NOT], [[*_shown(point.report), point.why_not] for point in points]
+        return [*TABLE_COLUMNS], [_report_cells(point.report) for point in points]
+    return [*TABLE_COLUMNS, REASON_COLUMN], [[*_report_cells(point.report), point.why_not] for point in points]
 
 
-def _shown(report: Report | None) -> list[str]:
+def _report_cells(report: Report | None) -> list[str]:
     if report is None:
-        return ["-"] * len(SHOWN)
+        return ["-"] * len(TABLE_COLUMNS)
     ttft, tpot = report.ttft.p90, report.tpot.p90
     return [
         "-" if ttft is None else f"{ttft:.3f}",
@@ -216,7 +216,7 @@ def _shown(report: Report | None) -> list[str]:
     ]
 
 
-def as_csv(points: Iterable[Point]) -> str:
+def to_csv(points: Iterable[Point]) -> str:
     """The points as CSV with a header line."""
     rows = [point.row() for point in points]
     names = list(dict.fromkeys(name for row in rows for name in row))
@@ -227,7 +227,7 @@ def as_csv(points: Iterable[Point]) -> str:
     return text.getvalue()
 
 
-def as_frame(points: Iterable[Point]) -> Any:
+def to_frame(points: Iterable[Point]) -> Any:
     """The points as a pandas DataFrame. Raises NotFound without pandas."""
     try:
         import pandas

@@ -77,16 +77,16 @@ class Trial(BaseModel):
 
     @field_validator("model")
     @classmethod
-    def _known_model(cls, name: str) -> str:
-        return _usable(name, load_model)
+    def _check_model(cls, name: str) -> str:
+        return _check_loads(name, load_model)
 
     @field_validator("machine")
     @classmethod
-    def _known_machine(cls, name: str) -> str:
-        return _usable(name, load_calibration)
+    def _check_machine(cls, name: str) -> str:
+        return _check_loads(name, load_calibration)
 
     @model_validator(mode="after")
-    def _one_workload(self) -> Trial:
+    def _check_workload(self) -> Trial:
         if (self.trace is None) == (self.generate is None):
             raise ValueError("give either a trace or a number of requests to generate")
         if self.trace is not None and self.rate is not None:
@@ -95,9 +95,9 @@ class Trial(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _on_planes_there_are(self) -> Trial:
+    def _check_planes(self) -> Trial:
         has = load_calibration(self.machine).planes
-        for name, plane in self._planes_asked():
+        for name, plane in self._required_planes():
             if plane not in has:
                 raise PydanticCustomError(
                     NO_PLANE,
@@ -106,7 +106,7 @@ class Trial(BaseModel):
                 )
         return self
 
-    def _planes_asked(self) -> list[tuple[str, str]]:
+    def _required_planes(self) -> list[tuple[str, str]]:
         """(parameter, plane) for each parameter set that needs a plane."""
         asked: list[tuple[str, str]] = []
         if self.cache and self.cache_plane:
@@ -136,7 +136,7 @@ class Trial(BaseModel):
             microbatching=self.microbatch,
         )
 
-    def varied(self, changes: dict[str, Any]) -> Trial:
+    def with_changes(self, changes: dict[str, Any]) -> Trial:
         """The same with some parameters changed. Raises InvalidField."""
         return trial_of({**self.model_dump(exclude_defaults=True), **changes})
 
@@ -167,7 +167,7 @@ def _digest(file: Path) -> str:
     return hashlib.sha256(file.read_bytes()).hexdigest()[:12]
 
 
-def _usable(name: str, load: Callable[[str], object]) -> str:
+def _check_loads(name: str, load: Callable[[str], object]) -> str:
     """Return `name` if its file of constants loads. Raises ValueError if there is no such file."""
     try:
         load(name)

@@ -95,4 +95,4 @@ def what_if(name: str, trial: Trial) -> Trial:
     """The trial with that change. Raises InvalidField for an unknown name, and for a change that does not apply."""
     if name not in WHAT_IFS:
         raise InvalidField(f"unknown what-if {name!r}; choose from {', '.join(WHAT_IFS)}", field="NAME")
-    return trial.varied(dict(WHAT_IFS[name].changes(trial)))
+    return trial.with_changes(dict(WHAT_IFS[name].changes(trial)))

@@ -1,7 +1,7 @@
 """Accounts: every token is charged to its tenant before it is sent.
 
-Charges of one moment are written in one transaction. A stream is charged ahead, in blocks of `AHEAD_TOKENS`, so that
-not every token needs a write; when it ends, the excess is refunded. So a process that dies has charged all that it
+Charges of one moment are written in one transaction. A stream is charged ahead, in blocks of `PRECHARGED_TOKENS`, so
+that not every token needs a write; when it ends, the excess is refunded. So a process that dies has charged all that it
 sent, and at most one block more for a stream that it cut off. Charges that the database refuses stay here and are
 written with the next ones. Built-in load, which has no client, is charged to a tenant of its own whenever the accounts
 are settled.
@@ -15,14 +15,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from infer_workload.metering.limits import Lease
-from infer_workload.metering.tables import MINUTE_S, Account, charge
+from infer_workload.metering.tables import MINUTE_S, Account, add_charges
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 
 log = logging.getLogger(__name__)
 
 LOAD_PROJECT, LOAD_KEY = "load", "built-in"
-AHEAD_TOKENS = 32
+PRECHARGED_TOKENS = 32
 
 Charges = dict[tuple[Account, int], Counter[str]]
 
@@ -45,27 +45,27 @@ class Accounts:
         if counted := {name: count for name, count in counts.items() if count}:
             self._open[account, self.minute() if minute is None else minute].update(counted)
 
-    def settle(self) -> int:
+    def flush(self) -> int:
         """Write the open charges. Return how many there were. Keeps all of them if the database raises."""
         taken, self._open = self._open, defaultdict(Counter)
         try:
             if taken:
                 with self._records.transaction() as session:
-                    charge(session, taken)
+                    add_charges(session, taken)
         except BaseException:
             for account, counts in taken.items():
                 self._open[account].update(counts)
             raise
         return len(taken)
 
-    async def written(self) -> None:
+    async def wait_until_written(self) -> None:
         """Return once everything added so far has been written, together with what others add at this moment; or once
         the database has refused it."""
-        self.write_soon()
+        self.schedule_write()
         assert self._writing is not None
         await asyncio.shield(self._writing)
 
-    def write_soon(self) -> None:
+    def schedule_write(self) -> None:
         """Schedule a write of everything added so far."""
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
@@ -74,7 +74,7 @@ class Accounts:
         await asyncio.sleep(0)
         self._writing = None
         try:
-            self.settle()
+            self.flush()
         except Exception:
             log.exception("could not write usage; it is kept for the next write")
 
@@ -92,17 +92,17 @@ class Charge:
         """(start of a minute, answer tokens charged in it), in order."""
         self._begun = self._closed = False
 
-    async def ahead(self, tokens: int, most: int, prompt: int, cached: int) -> None:
+    async def precharge(self, tokens: int, most: int, prompt: int, cached: int) -> None:
         """Charge `tokens` of an answer of at most `most` that are about to be sent, and wait until it is written."""
         if tokens <= self._charged and self._begun:
             return
-        self._take(min(most, tokens + AHEAD_TOKENS), prompt, cached)
-        await self._accounts.written()
+        self._charge(min(most, tokens + PRECHARGED_TOKENS), prompt, cached)
+        await self._accounts.wait_until_written()
 
-    async def end(self, tokens: int, prompt: int, cached: int) -> None:
+    async def charge_all(self, tokens: int, prompt: int, cached: int) -> None:
         """Charge the whole answer before it is sent, and wait until it is written."""
         self.close(tokens, prompt, cached)
-        await self._accounts.written()
+        await self._accounts.wait_until_written()
 
     def close(self, tokens: int, prompt: int, cached: int) -> None:
         """Charge the whole answer without waiting. Nothing is charged without a token; only the first call counts."""
@@ -110,11 +110,11 @@ class Charge:
             return
         self._closed = True
         if tokens or self._begun:
-            self._take(tokens, prompt, cached)
-            self._accounts.write_soon()
+            self._charge(tokens, prompt, cached)
+            self._accounts.schedule_write()
         self._lease.end()
 
-    def _take(self, tokens: int, prompt: int, cached: int) -> None:
+    def _charge(self, tokens: int, prompt: int, cached: int) -> None:
         more, minute = tokens - self._charged, self._accounts.minute()
         first = {} if self._begun else {"requests": 1, "prompt_tokens": prompt, "cached_tokens": min(cached, prompt)}
         self._accounts.add(self._account, minute, completion_tokens=max(0, more), **first)
@@ -122,16 +122,16 @@ class Charge:
         if more > 0:
             same = self._minutes.pop()[1] if self._minutes and self._minutes[-1][0] == minute else 0
             self._minutes.append((minute, same + more))
-        self._give_back(-more)
+        self._refund(-more)
         self._charged, self._begun = tokens, True
 
-    def _give_back(self, tokens: int) -> None:
+    def _refund(self, tokens: int) -> None:
         """Refund the last tokens charged, in the minutes in which they were charged."""
         while tokens > 0 and self._minutes:
             minute, charged = self._minutes.pop()
             back = min(tokens, charged)
             self._accounts.add(self._account, minute, completion_tokens=-back)
-            self._lease.give_back(back, minute, self._now())
+            self._lease.restore(back, minute, self._now())
             if charged > back:
                 self._minutes.append((minute, charged - back))
             tokens -= back

@@ -46,7 +46,7 @@ def routes(usage: UsageService) -> APIRouter:
         since, until = _moment("start", start), _moment("end", end)
         if since is not None and until is not None and until < since:
             raise InvalidField("must not be before start", field="end")
-        rows = usage.summed(groups, width, since, until)
+        rows = usage.sum_usage(groups, width, since, until)
         return JsonAnswer(page([_view(row, width).wire() for row in rows], params))
 
     limits = api.of(USAGE_LIMITS)

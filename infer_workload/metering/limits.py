@@ -35,7 +35,7 @@ class Window:
     requests: int = 0
     tokens: int = 0
 
-    def turn(self, now: float) -> None:
+    def roll_over(self, now: float) -> None:
         """Reset the counts if a new window has begun."""
         begins = floor(now / self.width_s) * self.width_s
         if begins != self.start:
@@ -56,10 +56,10 @@ class UsageLimit:
         default_factory=lambda: {name: Window(width) for name, width in WINDOWS_S.items()}
     )
     in_flight: int = 0
-    set_aside: int = 0
+    reserved_tokens: int = 0
     """Tokens that requests in flight may still use."""
 
-    def applies(self, account: Account) -> bool:
+    def applies_to(self, account: Account) -> bool:
         project, key, deployment, model = account
         if project_of(self.name) != project or self.spec.token_name not in ("", key):
             return False
@@ -69,7 +69,7 @@ class UsageLimit:
         """Raise RateLimitExceeded, or UsageQuotaExceeded for a daily limit, if a request of that many tokens does not
         fit now, and InvalidField if it never will."""
         for window in self.windows.values():
-            window.turn(now)
+            window.roll_over(now)
         where = name_of(self.name)
         if self.spec.requests_in_flight is not None and self.in_flight >= self.spec.requests_in_flight:
             raise RateLimitExceeded(
@@ -102,14 +102,14 @@ class UsageLimit:
     def used(self, unit: str, width: str) -> int:
         """Requests or tokens of the present minute or day, reservations included."""
         window = self.windows[width]
-        return window.requests if unit == "requests" else window.tokens + self.set_aside
+        return window.requests if unit == "requests" else window.tokens + self.reserved_tokens
 
     def used_view(self, now: float) -> dict[str, UsedView]:
         found: dict[str, UsedView] = {}
         for name, alias in ALIASES.items():
             if (most := getattr(self.spec, name)) is not None:
                 unit, _, width = name.partition("_per_")
-                self.windows[width].turn(now)
+                self.windows[width].roll_over(now)
                 ends = timestamp(self.windows[width].ends_at)
                 found[alias] = UsedView(limit=most, used=self.used(unit, width), resets_at=ends)
         if self.spec.requests_in_flight is not None:
@@ -128,9 +128,9 @@ class Lease:
         self.headers: dict[str, str] = {}
         for limit in self._limits:
             limit.in_flight += 1
-            limit.set_aside += tokens
+            limit.reserved_tokens += tokens
             for window in limit.windows.values():
-                window.turn(now)
+                window.roll_over(now)
                 window.requests += 1
         for unit in ("requests", "tokens"):
             self._describe(unit, now, scale)
@@ -141,36 +141,36 @@ class Lease:
         taken = min(tokens, self._left)
         self._left -= taken
         for limit in self._limits:
-            limit.set_aside -= taken
+            limit.reserved_tokens -= taken
             for window in limit.windows.values():
-                window.turn(now)
+                window.roll_over(now)
                 window.tokens += tokens
 
-    def give_back(self, tokens: int, charged_at: float, now: float) -> None:
+    def restore(self, tokens: int, charged_at: float, now: float) -> None:
         """Turn used tokens back into reserved ones. Windows that began after `charged_at` did not count them."""
         self._left += tokens
         for limit in self._limits:
-            limit.set_aside += tokens
+            limit.reserved_tokens += tokens
             for window in limit.windows.values():
-                window.turn(now)
+                window.roll_over(now)
                 if charged_at >= window.start:
                     window.tokens = max(0, window.tokens - tokens)
 
-    def join(self, limit: UsageLimit, now: float) -> None:
+    def add_limit(self, limit: UsageLimit, now: float) -> None:
         """Reserve the rest in a limit that was set meanwhile and has counted the usage in the accounts."""
-        if self._ended or not limit.applies(self._account):
+        if self._ended or not limit.applies_to(self._account):
             return
         self._limits.append(limit)
         limit.in_flight += 1
-        limit.set_aside += self._left
+        limit.reserved_tokens += self._left
         for window in () if self._charged else limit.windows.values():
-            window.turn(now)
+            window.roll_over(now)
             window.requests += 1
 
-    def withdraw(self, now: float) -> None:
+    def cancel(self, now: float) -> None:
         """End the reservation of a request that was not accepted, without counting it."""
         for window in [] if self._ended else [each for limit in self._limits for each in limit.windows.values()]:
-            window.turn(now)
+            window.roll_over(now)
             window.requests = max(0, window.requests - 1)
         self.end()
 
@@ -181,7 +181,7 @@ class Lease:
         self._ended = True
         for limit in self._limits:
             limit.in_flight -= 1
-            limit.set_aside -= self._left
+            limit.reserved_tokens -= self._left
         self._left = 0
 
     def _describe(self, unit: str, now: float, scale: float) -> None:

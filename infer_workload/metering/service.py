@@ -12,7 +12,15 @@ from sqlalchemy import select
 from infer_workload.metering.accounts import Accounts, Charge
 from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView
 from infer_workload.metering.limits import Lease, UsageLimit
-from infer_workload.metering.tables import DAY_S, Account, UsageLimitRow, kept_since, roll_up, summed, used_since
+from infer_workload.metering.tables import (
+    DAY_S,
+    Account,
+    UsageLimitRow,
+    retention_starts,
+    roll_up,
+    sum_usage,
+    used_since,
+)
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
@@ -37,7 +45,7 @@ class UsageService:
         with self.records.reading() as session:
             rows = [(row.name, row.spec) for row in session.scalars(select(UsageLimitRow))]
         self._limits = {name: UsageLimit(name, spec) for name, spec in rows}
-        self._count(self._limits.values())
+        self._count_earlier_usage(self._limits.values())
         return len(self._limits)
 
     def ensure(self, name: str, request: UsageLimitRequest, *, validate_only: bool = False) -> UsageLimitView:
@@ -64,9 +72,9 @@ class UsageService:
             current.spec = request
         else:
             self._limits[name] = fresh
-            self._count([fresh])
+            self._count_earlier_usage([fresh])
             for lease in self._leases:
-                lease.join(fresh, self._clock.now())
+                lease.add_limit(fresh, self._clock.now())
         return self.view(name)
 
     def delete(self, name: str, *, validate_only: bool = False) -> None:
@@ -87,42 +95,42 @@ class UsageService:
         """Reserve `tokens` for a request, until its lease or charge ends. Raises RateLimitExceeded, UsageQuotaExceeded
         or InvalidField, and then reserves nothing."""
         now, scale = self._clock.now(), self._clock.scale
-        limits = [each for _, each in sorted(self._limits.items()) if each.applies(account)]
+        limits = [each for _, each in sorted(self._limits.items()) if each.applies_to(account)]
         for limit in limits:
             limit.check(tokens, now, scale)
         lease = Lease(account, limits, tokens, now, scale)
         self._leases.add(lease)
         return lease, Charge(self.accounts, account, lease, self._clock.now)
 
-    def summed(
+    def sum_usage(
         self, group_by: Sequence[str], bucket_s: int | None, start: float | None, end: float | None
     ) -> list[dict[str, Any]]:
         """Usage by project and `group_by`, with open charges written first."""
-        self.accounts.settle()
+        self.accounts.flush()
         with self.records.reading() as session:
-            return summed(session, group_by, bucket_s, start, end)
+            return sum_usage(session, group_by, bucket_s, start, end)
 
-    async def keep(self) -> str:
+    async def flush_and_roll_up(self) -> str:
         """Write open charges, and roll up old buckets into wider ones."""
-        charged, gone, now = self.accounts.settle(), 0, self._clock.now()
-        if (since := kept_since(now)) != self._rolled_up:
+        charged, gone, now = self.accounts.flush(), 0, self._clock.now()
+        if (since := retention_starts(now)) != self._rolled_up:
             with self.records.transaction() as session:
                 gone = roll_up(session, now)
             self._rolled_up = since
         return f"{charged} accounts charged, {gone} buckets rolled up"
 
-    def _count(self, limits: Iterable[UsageLimit]) -> None:
+    def _count_earlier_usage(self, limits: Iterable[UsageLimit]) -> None:
         """Count the earlier usage of today in the windows of these limits."""
         limits, now = list(limits), self._clock.now()
         if not limits:
             return
-        self.accounts.settle()
+        self.accounts.flush()
         with self.records.reading() as session:
             rows = used_since(session, floor(now / DAY_S) * DAY_S)
         for limit in limits:
             for window in limit.windows.values():
-                window.turn(now)
+                window.roll_over(now)
                 for account, start, requests, tokens in rows:
-                    if start >= window.start and limit.applies(account):
+                    if start >= window.start and limit.applies_to(account):
                         window.requests += requests
                         window.tokens += tokens

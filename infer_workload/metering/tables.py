@@ -16,9 +16,9 @@ from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
-KEPT_S = {MINUTE_S: 2 * DAY_S, HOUR_S: 90 * DAY_S}
+RETENTION_S = {MINUTE_S: 2 * DAY_S, HOUR_S: 90 * DAY_S}
 """How long buckets of each width are kept before they are rolled up into the next wider ones, emulated seconds."""
-WIDER = {MINUTE_S: HOUR_S, HOUR_S: DAY_S}
+NEXT_WIDTH_S = {MINUTE_S: HOUR_S, HOUR_S: DAY_S}
 
 COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
 Account = tuple[str, str, str, str]
@@ -69,7 +69,7 @@ class UsageLimitRow(ResourceRow, Base):
         return self.view_as(UsageLimitView, **self.spec.model_dump(exclude={"labels"}))
 
 
-def charge(session: Session, charges: Mapping[tuple[Account, int], Mapping[str, int]]) -> None:
+def add_charges(session: Session, charges: Mapping[tuple[Account, int], Mapping[str, int]]) -> None:
     """Add to minute buckets: by (account, start of the minute), the counts to add, which may be negative."""
     for (account, start), counts in charges.items():
         where = [column == value for column, value in zip(ACCOUNT, account, strict=True)]
@@ -91,7 +91,7 @@ def used_since(session: Session, start: float) -> list[tuple[Account, int, int, 
     return [((row[0], row[1], row[2], row[3]), row[4], row[5], row[6]) for row in session.execute(asked)]
 
 
-def summed(
+def sum_usage(
     session: Session, group_by: Iterable[str], bucket_s: int | None, start: float | None, end: float | None
 ) -> list[dict[str, Any]]:
     """Usage summed by project and those columns, and by buckets of that width if one is given, in order."""
@@ -106,16 +106,18 @@ def summed(
     return [dict(row._mapping) for row in session.execute(asked)]
 
 
-def kept_since(now: float) -> dict[int, int]:
+def retention_starts(now: float) -> dict[int, int]:
     """The start of the first bucket of each width that is kept; it moves by one wider bucket at a time."""
-    return {width: int(now - kept_s) // WIDER[width] * WIDER[width] for width, kept_s in KEPT_S.items()}
+    return {
+        width: int(now - kept_s) // NEXT_WIDTH_S[width] * NEXT_WIDTH_S[width] for width, kept_s in RETENTION_S.items()
+    }
 
 
 def roll_up(session: Session, now: float) -> int:
     """Roll up old buckets into wider ones. Return how many were removed."""
     gone = 0
-    for width, before in kept_since(now).items():
-        wider = WIDER[width]
+    for width, before in retention_starts(now).items():
+        wider = NEXT_WIDTH_S[width]
         old = (UsageRow.width_s == width, UsageRow.start < before)
         start = (UsageRow.start - UsageRow.start % wider).label("start")
         rows = session.execute(select(*ACCOUNT, start, *SUMS).where(*old).group_by(*ACCOUNT, start)).all()

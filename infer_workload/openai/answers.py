@@ -66,7 +66,7 @@ class Completion:
 
     def document(self, kind: str, choices: list[dict[str, Any]]) -> dict[str, Any]:
         return {
-            "id": f"{self.shape.prefix}-{name_of(self.live.name)}-{self.request.number}",
+            "id": f"{self.shape.id_prefix}-{name_of(self.live.name)}-{self.request.number}",
             "object": kind,
             "created": self.created,
             "model": self.model,
@@ -82,7 +82,7 @@ class Completion:
             "prompt_tokens_details": {"cached_tokens": min(self.request.cached_first, prompt)},
         }
 
-    def abandon(self) -> None:
+    def cancel(self) -> None:
         """Cancel the request if it is unfinished, and release the tokens reserved for it: the client is gone. Does
         nothing once the answer has ended."""
         self.live.cancel(self.request)
@@ -98,11 +98,11 @@ class Completion:
         try:
             while True:
                 if self.live.is_lost(request):
-                    raise self._loss()
+                    raise self._failure()
                 there = self.live.tokens_of(request)
                 if there > reported:
                     if self.streamed:
-                        await self.charge.ahead(
+                        await self.charge.precharge(
                             there, request.output_tokens, request.input_tokens, request.cached_first
                         )
                     reported = there
@@ -110,7 +110,7 @@ class Completion:
                 # More tokens may have come, even the last, while these were charged and sent.
                 if request.done and self.live.tokens_of(request) <= reported:
                     charged = True
-                    await self.charge.end(reported, request.input_tokens, request.cached_first)
+                    await self.charge.charge_all(reported, request.input_tokens, request.cached_first)
                     return
                 if not request.done and not self.live.is_lost(request):  # a removed deployment sends no more news
                     await self.live.wait_for_turn()
@@ -124,7 +124,7 @@ class Completion:
             self.live.cancel(request)
             self.charge.close(reported if charged else 0, request.input_tokens, request.cached_first)
 
-    def _loss(self) -> MatrixError:
+    def _failure(self) -> MatrixError:
         """Why the request cannot finish: it does not fit the present layout, or there is none."""
         request, limit = self.request, self.live.layout.pools_view().context_length
         if self.live.engine is not None and request.input_tokens + request.output_tokens > limit:
@@ -141,18 +141,20 @@ def too_long(shape: Shape, prompt: int, answer: int, limit: int) -> InvalidField
     )
 
 
-async def whole(completion: Completion) -> Response:
+async def complete_response(completion: Completion) -> Response:
     """The answer in one document."""
     words: list[str] = []
     async with aclosing(completion.tokens()) as tokens:
         async for there in tokens:
             words += [completion.answer.word() for _ in range(there - len(words))]
     shape = completion.shape
-    document = completion.document(shape.whole, [shape.choice("".join(words), completion.request.finish, chunk=False)])
+    document = completion.document(
+        shape.object_type, [shape.choice("".join(words), completion.request.finish, chunk=False)]
+    )
     return JSONResponse(document | {"usage": completion.usage(len(words))}, headers=completion.headers)
 
 
-class Streamed(StreamingResponse):
+class StreamedResponse(StreamingResponse):
     """A stream that always releases its request, even when the client disconnects before the first event."""
 
     def __init__(self, completion: Completion) -> None:
@@ -165,7 +167,7 @@ class Streamed(StreamingResponse):
             async with aclosing(self._events):  # so that a stream cut while sending is charged for its tokens
                 await super().__call__(scope, receive, send)
         finally:
-            self._completion.abandon()
+            self._completion.cancel()
 
 
 async def stream(completion: Completion) -> AsyncGenerator[bytes, None]:
@@ -185,15 +187,15 @@ async def stream(completion: Completion) -> AsyncGenerator[bytes, None]:
                     )
                 yield b"".join(events)
     except MatrixError as refused:
-        yield stream_refusal(refused)
+        yield stream_error(refused)
         return
     if completion.usage_at_end:
-        yield _event(completion.document(shape.piece, []) | {"usage": completion.usage(reported)})
+        yield _event(completion.document(shape.chunk_object_type, []) | {"usage": completion.usage(reported)})
     yield b"data: [DONE]\n\n"
 
 
 def _chunk(completion: Completion, choice: dict[str, Any], reported: int) -> dict[str, Any]:
-    document = completion.document(completion.shape.piece, [choice])
+    document = completion.document(completion.shape.chunk_object_type, [choice])
     if completion.usage_always:
         document["usage"] = completion.usage(reported)
     return document
@@ -222,7 +224,7 @@ def _error(refused: MatrixError) -> dict[str, Any]:
     return {"message": refused.message, "type": kind, "param": param, "code": code}
 
 
-def stream_refusal(refused: MatrixError) -> bytes:
+def stream_error(refused: MatrixError) -> bytes:
     """The last event of a stream that breaks off: the error."""
     return _event({"error": _error(refused)})
 
@@ -233,7 +235,7 @@ def is_asked_by_openai_clients(path: str) -> bool:
     return version == "v1" and kind in OPENAI
 
 
-def refusal(refused: MatrixError) -> Response:
+def error_response(refused: MatrixError) -> Response:
     """The error in OpenAI's format; 422 becomes 400, which OpenAI uses instead."""
     status = 400 if refused.status == 422 else refused.status
     return JSONResponse({"error": _error(refused)}, status, refused.headers)

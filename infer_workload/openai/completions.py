@@ -18,7 +18,14 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
-from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, refusal, too_long, whole
+from infer_workload.openai.answers import (
+    RETRY_AFTER_S,
+    Completion,
+    StreamedResponse,
+    complete_response,
+    error_response,
+    too_long,
+)
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
@@ -72,7 +79,7 @@ def routes(serving: Serving) -> APIRouter:
         for each in offered(caller):
             if each.id == name:
                 return JSONResponse(_model(each))
-        return refusal(NotFound(f"model {name[:80]!r} does not exist", field="model"))
+        return error_response(NotFound(f"model {name[:80]!r} does not exist", field="model"))
 
     @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages", CHAT))
     async def chat(request: Request, caller: CallerOf) -> Response:
@@ -87,7 +94,9 @@ def routes(serving: Serving) -> APIRouter:
 
 async def _complete(serving: Serving, request: Request, shape: Shape, caller: Caller) -> Response:
     try:
-        completing = asyncio.ensure_future(_completed(serving, caller, _ParsedRequest.of(await _body(request), shape)))
+        completing = asyncio.ensure_future(
+            _response(serving, caller, _ParsedRequest.parse(await _body(request), shape))
+        )
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait({completing, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -97,16 +106,16 @@ async def _complete(serving: Serving, request: Request, shape: Shape, caller: Ca
             completing.cancel()
             await asyncio.wait({completing})
     except MatrixError as refused:
-        return refusal(refused)
+        return error_response(refused)
 
 
-async def _completed(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Response:
+async def _response(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Response:
     """The response: the whole answer, or its stream."""
-    completion = await _accepted(serving, caller, parsed)
+    completion = await _submit_to_best(serving, caller, parsed)
     del parsed  # a long prompt takes megabytes, and its answer may take minutes
     if not completion.streamed:
-        return await whole(completion)
-    return Streamed(completion)
+        return await complete_response(completion)
+    return StreamedResponse(completion)
 
 
 async def _disconnected(request: Request) -> None:
@@ -138,7 +147,7 @@ class _ParsedRequest:
     finish: str
 
     @classmethod
-    def of(cls, body: dict[str, Any], shape: Shape) -> _ParsedRequest:
+    def parse(cls, body: dict[str, Any], shape: Shape) -> _ParsedRequest:
         """Raises InvalidField for a wrong parameter or prompt."""
         parameters = shape.parameters.read(body)
         prompt = shape.prompt(body) or [""]
@@ -160,7 +169,7 @@ class _ParsedRequest:
         """The most tokens of prompt and answer together."""
         return len(self.prompt) + max(self.wanted, self.answer_room)
 
-    def within(self, limit: int) -> _ParsedRequest:
+    def fit_to(self, limit: int) -> _ParsedRequest:
         """The same request on a deployment whose context length is `limit`: an open-ended answer is cut at the end of
         the context. Raises ContextTooLong."""
         if (least := len(self.prompt) + self.answer_room) > limit:
@@ -169,18 +178,18 @@ class _ParsedRequest:
         return self if self.wanted <= room else replace(self, wanted=room, finish="length")
 
 
-async def _accepted(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Completion:
+async def _submit_to_best(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Completion:
     """Submit the request to the best deployment that admits it and whose context it fits. If none serves but one is
     scaled to zero or starting from zero, wait for that one. Raises NotFound, TooManyRequests, Unavailable,
     InvalidField."""
     found = candidates(serving.live, parsed.parameters.model, caller.project, caller.sees)
-    came = serving.clock.now()
+    arrived_at = serving.clock.now()
     late: list[Overloaded] = []
     limits: list[int] = []
     for live in found:
         if live.serves or live is found[0]:
             try:
-                return await _admitted(serving, live, caller, parsed, came)
+                return await _admit(serving, live, caller, parsed, arrived_at)
             except Overloaded as refused:
                 late.append(refused)
             except ContextTooLong as refused:
@@ -192,8 +201,8 @@ async def _accepted(serving: Serving, caller: Caller, parsed: _ParsedRequest) ->
     raise soonest
 
 
-async def _admitted(
-    serving: Serving, live: LiveDeployment, caller: Caller, parsed: _ParsedRequest, came: float
+async def _admit(
+    serving: Serving, live: LiveDeployment, caller: Caller, parsed: _ParsedRequest, arrived_at: float
 ) -> Completion:
     project, key = caller.principal.own_project, caller.principal.name
     lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), parsed.tokens_max)
@@ -203,9 +212,9 @@ async def _admitted(
             await live.activation.wait(live, serving.clock)
         if not live.serves:
             raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
-        submitted = _submitted(serving, live, f"{project}/{key}", parsed, came)
+        submitted = _submit(serving, live, f"{project}/{key}", parsed, arrived_at)
     except BaseException:
-        lease.withdraw(serving.clock.now())
+        lease.cancel(serving.clock.now())
         raise
     options = parsed.parameters.stream_options or StreamOptions()
     return Completion(
@@ -224,16 +233,16 @@ async def _admitted(
     )
 
 
-def _submitted(
-    serving: Serving, live: LiveDeployment, tenant: str, parsed: _ParsedRequest, came: float
+def _submit(
+    serving: Serving, live: LiveDeployment, tenant: str, parsed: _ParsedRequest, arrived_at: float
 ) -> InferenceRequest:
-    prompt, parsed = parsed.prompt, parsed.within(live.layout.pools_view().context_length)
+    prompt, parsed = parsed.prompt, parsed.fit_to(live.layout.pools_view().context_length)
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
     request = InferenceRequest(
         0, now, len(prompt), parsed.wanted, blocks, tenant, parsed.parameters.priority or 0, parsed.finish
     )
-    return live.submit(now, request, now - came)
+    return live.submit(now, request, now - arrived_at)
 
 
 def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, str]:

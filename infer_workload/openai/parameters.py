@@ -20,7 +20,7 @@ ONE_CHOICE = "only one choice per request is emulated"
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
 
 
-def _stops(given: Any) -> Any:
+def _check_stops(given: Any) -> Any:
     """Check both types here, for one message: for a union, pydantic reports an error for each member."""
     if given is None or isinstance(given, str):
         return given
@@ -29,16 +29,16 @@ def _stops(given: Any) -> Any:
     raise ValueError(f"must be a string or a list of at most {STOPS_MAX} strings")
 
 
-class _Known(BaseModel):
+class _KnownParameters(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
 
 
-class StreamOptions(_Known):
+class StreamOptions(_KnownParameters):
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
 
 
-class Parameters(_Known):
+class Parameters(_KnownParameters):
     """The parameters that both kinds of completion accept."""
 
     model: str = Field(min_length=1)
@@ -53,7 +53,7 @@ class Parameters(_Known):
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     seed: int | None = None
-    stop: Annotated[str | list[str] | None, BeforeValidator(_stops)] = None
+    stop: Annotated[str | list[str] | None, BeforeValidator(_check_stops)] = None
     user: str | None = None
     ignore_eos: bool | None = None
     priority: int | None = None
@@ -65,7 +65,7 @@ class Parameters(_Known):
         return self.max_tokens if self.max_completion_tokens is None else self.max_completion_tokens
 
     @classmethod
-    def read(cls, body: dict[str, Any]) -> Self:
+    def parse(cls, body: dict[str, Any]) -> Self:
         """Parse the parameters of a request. Raises InvalidField for the first wrong one."""
         try:
             found = cls.model_validate(body)
@@ -91,7 +91,7 @@ class TextParameters(Parameters):
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
-        found = super().read(body)
+        found = super().parse(body)
         if found.best_of not in (None, 1):
             raise InvalidField(ONE_CHOICE, field="best_of")
         if found.echo:
@@ -110,7 +110,7 @@ class ChatParameters(Parameters):
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
-        found = super().read(body)
+        found = super().parse(body)
         if found.top_logprobs is not None and not found.logprobs:
             raise InvalidField("top_logprobs is allowed only when logprobs is true", field="top_logprobs")
         if found.logprobs:

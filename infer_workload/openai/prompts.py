@@ -9,14 +9,14 @@ from infer_workload.openai.synthetic_tokens import tokens_of
 from matrixcommon.api.storable_text import check_characters
 from matrixcommon.model.errors import InvalidField
 
-PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 """The types of content parts that are text, each with the field that holds the text."""
 
 
 class Text:
     """Text completions (`/v1/completions`)."""
 
-    whole, piece, prefix = "text_completion", "text_completion", "cmpl"
+    object_type, chunk_object_type, id_prefix = "text_completion", "text_completion", "cmpl"
     parameters = TextParameters
 
     @staticmethod
@@ -39,7 +39,7 @@ class Text:
 class Chat:
     """Chat completions (`/v1/chat/completions`)."""
 
-    whole, piece, prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
+    object_type, chunk_object_type, id_prefix = "chat.completion", "chat.completion.chunk", "chatcmpl"
     parameters = ChatParameters
 
     @staticmethod
@@ -90,9 +90,11 @@ def _part(part: Any, field: str) -> str:
     kind = part.get("type", "text") if isinstance(part, dict) else None
     if not isinstance(kind, str):
         raise InvalidField("a content part must be an object with a type", field=field)
-    if kind not in PARTS:
+    if kind not in TEXT_PARTS:
         raise InvalidField(f"only text is supported, not a part of type {kind[:40]!r}", field=f"{field}.type")
-    text = part.get(PARTS[kind])
+    text = part.get(TEXT_PARTS[kind])
     if not isinstance(text, str):
-        raise InvalidField(f"a part of type {kind} needs its {PARTS[kind]} as a string", field=f"{field}.{PARTS[kind]}")
+        raise InvalidField(
+            f"a part of type {kind} needs its {TEXT_PARTS[kind]} as a string", field=f"{field}.{TEXT_PARTS[kind]}"
+        )
     return text

@@ -55,7 +55,7 @@ class ReportRequest(ApiModel):
     labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
     @model_validator(mode="after")
-    def _is_a_document(self) -> Self:
+    def _check_document(self) -> Self:
         if not self.document:
             raise ValueError("document: must not be empty; give the output of `matrixctl experiment ... -o json`")
         _check(self.document, "document", DEPTH_MAX)

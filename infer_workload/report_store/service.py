@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from infer_workload.experiments.comparison import comparable, compare
+from infer_workload.experiments.comparison import compare, is_comparable
 from infer_workload.report_store.contract import (
     ChangeView,
     ReportComparisonView,
@@ -76,7 +76,7 @@ class ReportStore:
         with self.records.reading() as session:
             found = [_read(session, each) for each in (name, other)]
         for each, (view, content) in zip(("name", "with"), found, strict=True):
-            if not comparable(content["document"]):
+            if not is_comparable(content["document"]):
                 raise InvalidField(
                     f"{view.name} is a report of `{view.experiment}`; only reports of `matrixctl experiment run` "
                     "can be compared",

@@ -64,7 +64,7 @@ class Plot:
 
 def page(title: str, made_by: Mapping[str, Any], rows: Sequence[tuple[str, str]], plots: Sequence[Plot]) -> str:
     """A page: the command that made it, the results, and the plots."""
-    return PAGE.format(title=escape(title), body="\n".join([_made(made_by), listed(rows), *map(_figure, plots)]))
+    return PAGE.format(title=escape(title), body="\n".join([_made(made_by), format_rows(rows), *map(_figure, plots)]))
 
 
 def table_page(
@@ -81,7 +81,7 @@ def table_page(
     return PAGE.format(title=escape(title), body="\n".join([_made(made_by), *map(_figure, plots), table]))
 
 
-def listed(rows: Sequence[tuple[str, str]]) -> str:
+def format_rows(rows: Sequence[tuple[str, str]]) -> str:
     lines = "\n".join(f"<tr><td>{escape(name)}</td><td>{escape(value)}</td></tr>" for name, value in rows)
     return f"<table>{lines}</table>"
 

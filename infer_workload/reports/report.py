@@ -29,7 +29,7 @@ class Objectives:
     ttft_s: float = TTFT_OBJECTIVE_S
     tpot_s: float = TPOT_OBJECTIVE_S
 
-    def kept(self, request: ServedRequest) -> bool:
+    def are_met_by(self, request: ServedRequest) -> bool:
         return request.ttft_s <= self.ttft_s and request.tpot_s <= self.tpot_s
 
 
@@ -127,7 +127,7 @@ class Report:
         return "  ".join(measured) or "not measured: no request finished"
 
 
-def flat(report: Mapping[str, Any], separator: str) -> dict[str, Any]:
+def flatten(report: Mapping[str, Any], separator: str) -> dict[str, Any]:
     """A report document with nested values flattened, so that each part of a spread is a figure: `ttft.p90`."""
     found: dict[str, Any] = {}
     for name, value in report.items():
@@ -149,7 +149,7 @@ def report_of(
 ) -> Report:
     """The report on an engine's run; `finished` holds the requests it served."""
     pools, counts, within = engine.deployment.pools, engine.cache.counts, objectives or Objectives()
-    found = finished.measure(within.kept)
+    found = finished.measure(within.are_met_by)
     duration = found.last_finish_s - found.first_arrival_s if finished else 0.0
     per_s = 1.0 / duration if duration > 0 else 0.0
     inputs, output, good, decoding = found.input_tokens, found.output_tokens, found.within, found.decoding_s

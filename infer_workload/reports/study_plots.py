@@ -43,7 +43,7 @@ def capacity_plots(document: Mapping[str, Any]) -> list[Plot]:
     ]
 
 
-def beside_plots(before: Requests, after: Requests) -> list[Plot]:
+def comparison_plots(before: Requests, after: Requests) -> list[Plot]:
     """The plots of a run with the lines of both runs in each. A run without requests adds no lines."""
     runs = {"before": plots_of(before), "after": plots_of(after)}
     found: dict[str, tuple[Plot, dict[str, Sequence[tuple[float, float]]]]] = {}

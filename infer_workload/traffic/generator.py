@@ -88,10 +88,10 @@ def _parsed(number: int, line: bytes) -> Arrival:
             raise TypeError("it must be a JSON object")
         arrival = Arrival(
             _number(entry, "timestamp") / 1000.0,
-            _whole(entry, "input_length"),
-            _whole(entry, "output_length"),
+            _whole_number(entry, "input_length"),
+            _whole_number(entry, "output_length"),
             _hashes(entry.get("hash_ids", [])),
-            _whole(entry, "priority") if "priority" in entry else 0,
+            _whole_number(entry, "priority") if "priority" in entry else 0,
         )
     except orjson.JSONDecodeError as wrong:
         raise BadTrace(f"line {number} is not JSON: {wrong}") from wrong
@@ -113,7 +113,7 @@ def _number(entry: dict[str, Any], name: str) -> float:
     return float(value)
 
 
-def _whole(entry: dict[str, Any], name: str) -> int:
+def _whole_number(entry: dict[str, Any], name: str) -> int:
     value = _number(entry, name)
     if not value.is_integer():
         raise ValueError(f"{name} is not an integer")

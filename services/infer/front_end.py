@@ -22,7 +22,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from infer_workload.openai.answers import stream_refusal
+from infer_workload.openai.answers import stream_error
 from matrixcommon.model.errors import MatrixError, Unavailable
 from services.chassis.logging import configure_logging
 from services.chassis.relayed_bodies import RelayedBodies
@@ -32,12 +32,12 @@ from services.infer.refusals import refuse
 
 log = logging.getLogger(__name__)
 
-AGAIN_WALL_S = 0.2
+RETRY_INTERVAL_WALL_S = 0.2
 CONNECT_WALL_S = 2.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "proxy-connection"}
 """Headers of a connection rather than a message (RFC 9110, 7.6.1), which are not relayed."""
-REPEATABLE = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"}
-ENDS = (b"data: [DONE]", b'data: {"error"')
+RETRYABLE_METHODS = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"}
+FINAL_EVENTS = (b"data: [DONE]", b'data: {"error"')
 """The last events of a regular stream of completions."""
 COMPLETIONS = "completions"
 """The end of completions' paths: these requests may be repeated until the first byte of their answer."""
@@ -65,51 +65,51 @@ class FrontEnd:
     async def relay(self, request: Request) -> Response:
         try:
             async with self._bodies.read(request) as body:
-                return await self._relayed(request, body)
+                return await self._forward(request, body)
         except MatrixError as refused:
             return refuse(refused, request.url.path)
 
-    async def _relayed(self, request: Request, body: bytes) -> Response:
-        until = asyncio.get_running_loop().time() + self._hold_s
-        again = request.method in REPEATABLE or request.url.path.endswith(COMPLETIONS)
-        again = again or "idempotency-key" in request.headers
+    async def _forward(self, request: Request, body: bytes) -> Response:
+        deadline = asyncio.get_running_loop().time() + self._hold_s
+        may_retry = request.method in RETRYABLE_METHODS or request.url.path.endswith(COMPLETIONS)
+        may_retry = may_retry or "idempotency-key" in request.headers
         while True:
             try:
-                answer = await self._asked(request, body)
+                answer = await self._send_upstream(request, body)
             except httpx.HTTPError as away:
                 sent = not isinstance(away, httpx.ConnectError | httpx.ConnectTimeout)
-                if (sent and not again) or asyncio.get_running_loop().time() >= until:
+                if (sent and not may_retry) or asyncio.get_running_loop().time() >= deadline:
                     raise Unavailable("CloudMatrix-Infer does not answer", retry_after_s=2.0) from away
             else:
                 headers = {name: value for name, value in answer.headers.items() if name not in HOP_BY_HOP}
                 streamed = answer.headers.get("content-type", "").startswith("text/event-stream")
-                passing = _passed(answer, streamed and request.url.path.endswith(COMPLETIONS))
-                return StreamingResponse(passing, answer.status_code, headers, background=BackgroundTask(answer.aclose))
+                content = _pass_through(answer, streamed and request.url.path.endswith(COMPLETIONS))
+                return StreamingResponse(content, answer.status_code, headers, background=BackgroundTask(answer.aclose))
             self.waiting += 1
             try:
-                await asyncio.sleep(AGAIN_WALL_S)
+                await asyncio.sleep(RETRY_INTERVAL_WALL_S)
             finally:
                 self.waiting -= 1
 
-    async def _asked(self, request: Request, body: bytes) -> httpx.Response:
+    async def _send_upstream(self, request: Request, body: bytes) -> httpx.Response:
         headers = [(name, value) for name, value in request.headers.raw if name.decode() not in {*HOP_BY_HOP, "host"}]
         path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-        asked = self._engine.build_request(request.method, path, headers=headers, content=body)
-        sending = asyncio.ensure_future(self._engine.send(asked, stream=True))
-        gone = asyncio.ensure_future(_disconnected(request))
+        upstream_request = self._engine.build_request(request.method, path, headers=headers, content=body)
+        sending = asyncio.ensure_future(self._engine.send(upstream_request, stream=True))
+        disconnected = asyncio.ensure_future(_disconnected(request))
         try:
-            await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({sending, disconnected}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 raise Unavailable("the client disconnected")
             return sending.result()
         finally:
-            gone.cancel()
+            disconnected.cancel()
             sending.cancel()
             with suppress(asyncio.CancelledError, httpx.HTTPError):
                 await asyncio.wait({sending})
 
 
-async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
+async def _pass_through(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
     """Yield the bytes of an answer as they come. A stream that is cut off ends with an error event."""
     last, ended = b"", False
     try:
@@ -120,7 +120,7 @@ async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
             last += chunk
             if cut := last.rfind(b"\n\n") + 1:  # pass on whole events only
                 events, last = last[: cut + 1], last[cut + 1 :]
-                ended = ended or any(end in events for end in ENDS)
+                ended = ended or any(end in events for end in FINAL_EVENTS)
                 yield events
     except httpx.HTTPError:
         if not stream:
@@ -128,7 +128,7 @@ async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
     finally:
         await answer.aclose()
     if stream and not ended:
-        yield stream_refusal(Unavailable("the connection to CloudMatrix-Infer was lost", retry_after_s=2.0))
+        yield stream_error(Unavailable("the connection to CloudMatrix-Infer was lost", retry_after_s=2.0))
 
 
 async def _disconnected(request: Request) -> None:

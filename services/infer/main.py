@@ -126,7 +126,7 @@ def _burst(shown: dict[str, Any]) -> Burst:
 Kind = TypeVar("Kind")
 
 
-def _usable(setting: str, read: Callable[[Path | None], dict[str, Kind]], folder: Path | None) -> dict[str, Kind]:
+def _load_or_exit(setting: str, read: Callable[[Path | None], dict[str, Kind]], folder: Path | None) -> dict[str, Kind]:
     """Read the included files and those of a folder. Exits naming the file and field if one is invalid."""
     try:
         return read(folder)
@@ -151,9 +151,9 @@ def build(
         hardware = HardwareOverHttp(http_client(settings.agents_url, settings.token))
     if memory is None and views is None and settings.resource_url:
         memory = ResourceClient(http_client(settings.resource_url, settings.token))
-    models = _usable("models", catalogue, settings.models)
-    on = _usable("machines", machines, settings.machines)
-    serving = Serving(InferStore(records), clock, link, rng, settings.endpoint, hardware, models, memory, on)
+    models = _load_or_exit("models", catalogue, settings.models)
+    calibrations = _load_or_exit("machines", machines, settings.machines)
+    serving = Serving(InferStore(records), clock, link, rng, settings.endpoint, hardware, models, memory, calibrations)
     serving.restore()
 
     fabric = Periodic(
@@ -190,7 +190,9 @@ def build(
             memories,
             Periodic("hardware", serving.watchers.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
             Periodic("traffic", serving.watchers.sync_traffic, clock, period_s=5.0, floor_wall_s=1.0),
-            Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
+            Periodic(
+                "accounts", serving.usage.flush_and_roll_up, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S
+            ),
             compaction(records, clock),
         ],
         tasks=tasks,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from infer_workload.openai.answers import is_asked_by_openai_clients, refusal
+from infer_workload.openai.answers import error_response, is_asked_by_openai_clients
 from matrixcommon.model.errors import MatrixError
 from services.chassis.problem_document import problem_response
 
 
 def refuse(error: MatrixError, path: str) -> Response:
     """The response for an error at a path, whatever raised it: method, edge, token, role or route."""
-    return refusal(error) if is_asked_by_openai_clients(path) else problem_response(error, path)
+    return error_response(error) if is_asked_by_openai_clients(path) else problem_response(error, path)

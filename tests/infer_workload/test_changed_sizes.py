@@ -33,7 +33,7 @@ def advance_until_stable(loaded: LoadedDeployment, seconds: float = 900) -> None
 
 
 @pytest.mark.parametrize("asked", [(6, 6), (2, 10), (8, 4), (2, 6)])
-def test_nothing_is_sent_back_while_roles_change_for_another_spec(asked):
+def test_no_request_is_requeued_while_roles_change_for_another_spec(asked):
     loaded = LoadedDeployment()
     live = loaded.live
     assert sizes(live) == (4, 8)
@@ -53,7 +53,7 @@ def test_nothing_is_sent_back_while_roles_change_for_another_spec(asked):
     assert (live.state, live.layout.requeued, live.layout.cut_off, live.intake.cancelled) == (SERVING, 0, 0, 0)
 
 
-def test_at_the_deadline_what_is_left_goes_back_to_the_queue_and_finishes():
+def test_at_the_deadline_remaining_requests_are_requeued_and_finish():
     loaded = LoadedDeployment()
     live = loaded.live
     live.intake.start_load_generator(None, loaded.now)
@@ -148,7 +148,7 @@ def test_larger_sizes_are_served_once_further_nodes_have_loaded():
     assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
-def test_an_autoscaler_that_has_a_say_keeps_it():
+def test_sizes_set_by_an_autoscaler_override_the_spec():
     loaded = LoadedDeployment()
     live = loaded.live
     live.rescale(PoolScale(4, 8), loaded.now)

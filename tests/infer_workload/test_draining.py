@@ -33,7 +33,7 @@ def test_what_runs_on_leaving_nodes_finishes_and_nothing_new_begins_there():
     assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
 
 
-def test_without_a_drain_the_same_shrink_sends_requests_back():
+def test_without_a_drain_the_same_shrink_requeues_requests():
     loaded = LoadedDeployment()
     loaded.show(NODES[:6])
     assert loaded.live.layout.requeued > 0

@@ -12,7 +12,7 @@ from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.engine.decode_pool import DecodeDie, DecodePool
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import CANCELLED, FINISHED, MOVES, SENTENCES, ContextTooLong, InferenceRequest
-from infer_workload.experiments.experiment import generated, healthy_fabric, replay, run
+from infer_workload.experiments.experiment import generate_arrivals, healthy_fabric, replay, run
 from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
 from infer_workload.layout.recovery import plan_change, plan_scale_out
@@ -197,7 +197,7 @@ def test_decode_nodes_that_are_to_go_leave_no_more_than_the_others_will_have_roo
 def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
     observed = ObservedEngine(6, seed)
     engine = observed.engine
-    arrivals = generated(80, seed, 8.0)
+    arrivals = generate_arrivals(80, seed, 8.0)
     for number, arrival in enumerate(arrivals):
         if engine.now <= moment < arrival.at_s:
             engine.advance(moment)
@@ -269,11 +269,11 @@ def test_requests_wait_while_every_die_is_full():
 
 def test_the_same_seed_gives_the_same_report():
     trial = Trial(generate=400, nodes=8, seed=5, lose_node_at=30.0)
-    assert run(trial).report == run(trial).report != run(trial.varied({"seed": 6})).report
+    assert run(trial).report == run(trial).report != run(trial.with_changes({"seed": 6})).report
 
 
 def test_more_nodes_serve_faster():
-    arrivals = generated(300, 1, 20.0)
+    arrivals = generate_arrivals(300, 1, 20.0)
     small, large = (replay(deployment(nodes), arrivals, "both", 1).report for nodes in (6, 24))
     assert large.ttft.p50 < small.ttft.p50
     assert large.goodput_share > small.goodput_share
@@ -287,7 +287,7 @@ def test_every_state_has_a_sentence():
 
 
 def test_generated_traffic_has_the_shape_of_the_trace():
-    arrivals = generated(4000, 11)
+    arrivals = generate_arrivals(4000, 11)
     inputs = sorted(arrival.input_tokens for arrival in arrivals)
     outputs = sorted(arrival.output_tokens for arrival in arrivals)
     assert inputs[2000] == pytest.approx(7284, rel=0.1)
@@ -301,13 +301,13 @@ def test_generated_traffic_has_the_shape_of_the_trace():
 
 def test_generated_prompts_share_prefixes_only():
     at: dict[int, set[int]] = {}
-    for arrival in generated(500, 2):
+    for arrival in generate_arrivals(500, 2):
         assert len(set(arrival.blocks)) == len(arrival.blocks)
         for place, block in enumerate(arrival.blocks):
             at.setdefault(block, set()).add(place)
     assert all(len(places) == 1 for places in at.values())
     endless = generate(2)
-    assert next(endless) == generated(1, 2)[0]
+    assert next(endless) == generate_arrivals(1, 2)[0]
 
 
 def test_a_trace_is_read_and_its_batches_are_spread(tmp_path):

@@ -10,7 +10,7 @@ from tests.stories.test_kubernetes_life import condition, ready
 
 
 @pytest.mark.looptime
-async def test_tokens_stop_when_a_decode_node_goes_dark_and_come_back_after_the_repair(tmp_path):
+async def test_tokens_stop_when_a_decode_node_loses_power_and_resume_after_the_repair(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 6, "spares": 1})
         await cluster.apply_resource(INFER, "one", {"instance": "one"})

@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from benchmarks.infer_validation.fit import FILE, printed
+from benchmarks.infer_validation.fit import FILE, format_fit
 from infer_workload.experiments.validation.fit import PRIORS, UNKNOWNS, NoSolution, solve
-from infer_workload.experiments.validation.intervals import interval, shifted
+from infer_workload.experiments.validation.intervals import interval, shift_inputs
 from infer_workload.experiments.validation.published import FITTED, PREDICTED, PUBLISHED
-from infer_workload.experiments.validation.tables import markdown, text
+from infer_workload.experiments.validation.tables import format_markdown, format_text
 from infer_workload.experiments.validation.validation import Validation, validate
 from infer_workload.timing.calibration import load_calibration
 
@@ -24,7 +24,7 @@ prefill, whose rates and parallel form are unpublished. Never made good by chang
 
 
 def test_the_file_has_what_the_fit_gives():
-    assert FILE.read_text() == printed(solve())
+    assert FILE.read_text() == format_fit(solve())
 
 
 def test_there_are_fewer_unknowns_than_rows():
@@ -83,7 +83,7 @@ def test_an_interval_is_wider_where_an_input_is_open(found):
     fit = found.fit
     row = next(row for row in PUBLISHED if row.section == "xDeepServe")
     closed = interval(type(row)(**{**vars(row), "inputs": {}, "predict": lambda c, _: row.predicted(c)}), fit, [])
-    opened = interval(row, fit, shifted(fit))
+    opened = interval(row, fit, shift_inputs(fit))
     assert opened.high - opened.low > closed.high - closed.low > 0
 
 
@@ -105,9 +105,9 @@ def test_predicted_effects_are_sane(found):
 
 
 def test_all_is_printed(found):
-    assert "13 predicted: mean error" in text(found)
-    assert "90 % interval" in text(found)
-    assert "| role | source |" in markdown(found)
+    assert "13 predicted: mean error" in format_text(found)
+    assert "90 % interval" in format_text(found)
+    assert "| role | source |" in format_markdown(found)
     document = json.loads(json.dumps(found.document()))
     assert document["summary"]["predicted"] == 13
     assert document["attention_cores"] == {"published": 16, "predicted": 16}

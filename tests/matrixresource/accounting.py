@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from benchmarks.allocator.ledger_verbs import rebuilt
+from benchmarks.allocator.ledger_verbs import rebuild_index
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.table_cache import shape_of
 from matrixresource.allocations.ledger_sync import LedgerSync
@@ -192,7 +192,7 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
 def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: ResourceStore) -> None:
     """The ledger say what they would say had they been made anew."""
     ledger = ledger_sync.open(session)
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
     anew = LedgerSync(store)
     fresh = anew.open(session)
     store.records.before_commit.pop()

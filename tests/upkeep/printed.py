@@ -23,10 +23,10 @@ def process_table() -> str:
 
 def published_figures() -> str:
     """Published figures beside what the timing model says, for the page about it."""
-    from infer_workload.experiments.validation.tables import markdown
+    from infer_workload.experiments.validation.tables import format_markdown
     from infer_workload.experiments.validation.validation import validate
 
-    return markdown(validate())
+    return format_markdown(validate())
 
 
 def command_reference() -> str:

@@ -7,12 +7,12 @@ import inspect
 
 import pytest
 
-from benchmarks.__main__ import known, main
+from benchmarks.__main__ import list_benchmarks, main
 
 
 def test_each_takes_nothing_and_says_what_it_measures() -> None:
-    assert len(known()) > 10
-    for name in known():
+    assert len(list_benchmarks()) > 10
+    for name in list_benchmarks():
         module = importlib.import_module(f"benchmarks.{name}")
         assert not inspect.signature(module.measure).parameters, f"{name}: measure() takes nothing"
         assert (module.__doc__ or "").strip(), f"{name} does not say what it measures"

@@ -65,7 +65,7 @@ PRIORS: tuple[Prior, ...] = (
 )
 
 FITTED_ROWS: tuple[Published, ...] = tuple(row for row in PUBLISHED if row.role == FITTED)
-NUDGE = 0.02
+RELATIVE_STEP = 0.02
 """Relative step of the central differences: the drawn imbalance is smooth only on that scale."""
 
 
@@ -142,14 +142,14 @@ def jacobian(rows: Sequence[Published], calibration: Calibration, at: Vector) ->
     columns = []
     for index, value in enumerate(at):
         nudge = np.zeros_like(at)
-        nudge[index] = NUDGE * abs(value) or NUDGE
+        nudge[index] = RELATIVE_STEP * abs(value) or RELATIVE_STEP
         above = residuals(rows, with_values(calibration, at + nudge))
         below = residuals(rows, with_values(calibration, at - nudge))
         columns.append((above - below) / (2.0 * nudge[index]))
     return np.array(columns).T
 
 
-def left_out(fit: Fit) -> list[tuple[Published, float]]:
+def leave_one_out(fit: Fit) -> list[tuple[Published, float]]:
     """Return each fitted row with the model's prediction of it when fitted to the other rows. Raises NoSolution."""
     found = []
     for row in fit.rows:

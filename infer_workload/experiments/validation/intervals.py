@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from infer_workload.experiments.validation.fit import NUDGE, UNKNOWNS, Fit, Vector, residuals, with_values
+from infer_workload.experiments.validation.fit import RELATIVE_STEP, UNKNOWNS, Fit, Vector, residuals, with_values
 from infer_workload.experiments.validation.published import Published
 from infer_workload.experiments.validation.settings import A2, on_a2
 from infer_workload.timing.calibration import MACHINE, Calibration, entries
 
-NINE_OF_TEN = 1.645
+DEVIATIONS_90 = 1.645
 """Standard deviations on each side of the mean that contain 90 % of a normal distribution."""
 
 
@@ -33,7 +33,7 @@ class Interval:
     low: float
     high: float
 
-    def has(self, value: float) -> bool:
+    def contains(self, value: float) -> bool:
         return self.low <= value <= self.high
 
 
@@ -49,14 +49,14 @@ def ranges(machine: str = MACHINE) -> list[tuple[str, float, float]]:
 
 
 @dataclass(frozen=True)
-class Shifted:
+class ShiftedInput:
     """One general input moved to one end of its range, and the calibration with the fit solved again for it."""
 
     name: str
     calibration: Calibration
 
 
-def shifted(fit: Fit) -> list[Shifted]:
+def shift_inputs(fit: Fit) -> list[ShiftedInput]:
     """Return the shifted calibrations for both ends of every range of the fitted machine."""
     found = []
     before = residuals(fit.rows, fit.calibration)
@@ -66,13 +66,13 @@ def shifted(fit: Fit) -> list[Shifted]:
             drift = residuals(fit.rows, moved) - before
             values = np.array(list(fit.values.values())) - fit.covariance @ fit.jacobian.T @ drift
             low, high = (np.array([getattr(each, side) for each in UNKNOWNS]) for side in ("low", "high"))
-            found.append(Shifted(name, with_values(moved, np.clip(values, low, high))))
+            found.append(ShiftedInput(name, with_values(moved, np.clip(values, low, high))))
     return found
 
 
-def interval(row: Published, fit: Fit, moves: Sequence[Shifted]) -> Interval:
+def interval(row: Published, fit: Fit, moves: Sequence[ShiftedInput]) -> Interval:
     """Return the model's prediction of `row` with its 90 % interval."""
-    nominal = row.predicted(_placed(row, fit.calibration))
+    nominal = row.predicted(_machine_calibration(row, fit.calibration))
     slopes = _slopes(row, fit)
     variance = float(slopes @ fit.covariance @ slopes) + (row.sigma * nominal) ** 2
     ends: dict[str, list[float]] = {}
@@ -81,27 +81,32 @@ def interval(row: Published, fit: Fit, moves: Sequence[Shifted]) -> Interval:
             ends.setdefault(move.name, []).append(row.predicted(move.calibration) - nominal)
     else:
         for name, *limits in ranges(row.machine):
-            ends[name] = [row.predicted(_placed(row, fit.calibration, **{name: end})) - nominal for end in limits]
+            ends[name] = [
+                row.predicted(_machine_calibration(row, fit.calibration, **{name: end})) - nominal for end in limits
+            ]
     for name, (_, low, high, _) in row.inputs.items():
-        placed = _placed(row, fit.calibration)
+        placed = _machine_calibration(row, fit.calibration)
         ends[f"row: {name}"] = [row.predicted(placed, **{name: end}) - nominal for end in (low, high)]
     up = sum(max(0.0, *both) ** 2 / 3.0 for both in ends.values())
     down = sum(min(0.0, *both) ** 2 / 3.0 for both in ends.values())
-    return Interval(nominal, nominal - NINE_OF_TEN * sqrt(variance + down), nominal + NINE_OF_TEN * sqrt(variance + up))
+    return Interval(
+        nominal, nominal - DEVIATIONS_90 * sqrt(variance + down), nominal + DEVIATIONS_90 * sqrt(variance + up)
+    )
 
 
 def _slopes(row: Published, fit: Fit) -> Vector:
     found = []
     for name, value in fit.values.items():
-        nudge = NUDGE * abs(value) or NUDGE
+        nudge = RELATIVE_STEP * abs(value) or RELATIVE_STEP
         both = [
-            row.predicted(_placed(row, _changed(fit.calibration, name, value + side * nudge))) for side in (1.0, -1.0)
+            row.predicted(_machine_calibration(row, _changed(fit.calibration, name, value + side * nudge)))
+            for side in (1.0, -1.0)
         ]
         found.append((both[0] - both[1]) / (2.0 * nudge))
     return np.array(found)
 
 
-def _placed(row: Published, calibration: Calibration, **changes: float) -> Calibration:
+def _machine_calibration(row: Published, calibration: Calibration, **changes: float) -> Calibration:
     """Return the constants of the row's machine."""
     return on_a2(calibration, **changes) if row.machine == A2 else calibration
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from infer_workload.experiments.validation.published import FITTED, NOT_PREDICTED
-from infer_workload.experiments.validation.validation import Compared, Validation
+from infer_workload.experiments.validation.validation import FigureComparison, Validation
 
 
-def text(found: Validation) -> str:
+def format_text(found: Validation) -> str:
     """Return the whole validation as text, in sections."""
-    return "\n".join([ *figures_lines(found), "", *_summary(found), "", *_left_out(found), "", *_fit(found), "",
+    return "\n".join([ *figures_lines(found), "", *_summary(found), "", *_leave_one_out(found), "", *_fit(found), "",
     *_ablations(found), "", "Published figures that are not in the table:", *(f"  {name}: {why}" for name, why in
     NOT_PREDICTED.items()), "", ])  # fmt: skip
 
@@ -18,7 +18,7 @@ def figures_lines(found: Validation) -> list[str]:
     return [f"{head}  role, unit, source", *(_line(each) for each in found.figures)]
 
 
-def _line(each: Compared) -> str:
+def _line(each: FigureComparison) -> str:
     between = f"{each.low:,.1f}..{each.high:,.1f}"
     bare = each.without_fit / each.published - 1.0
     outside = "" if each.inside else "  OUTSIDE"
@@ -43,7 +43,7 @@ def _summary(found: Validation) -> list[str]:
     ]
 
 
-def _left_out(found: Validation) -> list[str]:
+def _leave_one_out(found: Validation) -> list[str]:
     now = found.summary()
     return [
         "Each fitted row predicted from the others: mean error "
@@ -72,18 +72,18 @@ def _ablations(found: Validation) -> list[str]:
         "Predicted gain of each mechanism; the published results are not used:",
         f"  {'mechanism':26}{'point':26}{'without':>10}{'with':>10}{'change':>9}",
         *(
-            f"  {each.mechanism:26}{each.point:26}{_short(each.without):>10}{_short(each.with_it):>10}{each.gain:+9.1%}"
-            f"  {each.unit}"
+            f"  {each.mechanism:26}{each.point:26}{_format_number(each.without):>10}"
+            f"{_format_number(each.with_it):>10}{each.gain:+9.1%}  {each.unit}"
             for each in found.ablations
         ),
     ]
 
 
-def _short(value: float) -> str:
+def _format_number(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def markdown(found: Validation) -> str:
+def format_markdown(found: Validation) -> str:
     """Return the figures as the table in the documentation, followed by the summary."""
     lines = [
         "| figure | published | model | 90 % interval | error | nothing fitted | role | source |",

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infer_workload.experiments.validation.ablations import Effect, effects
-from infer_workload.experiments.validation.fit import PRIORS, UNKNOWNS, Fit, left_out, solve
-from infer_workload.experiments.validation.intervals import Interval, interval, shifted
+from infer_workload.experiments.validation.fit import PRIORS, UNKNOWNS, Fit, leave_one_out, solve
+from infer_workload.experiments.validation.intervals import Interval, interval, shift_inputs
 from infer_workload.experiments.validation.published import FITTED, NOT_PREDICTED, PREDICTED, PUBLISHED
 from infer_workload.experiments.validation.settings import A2, decode_timing, on_a2
 from infer_workload.timing.calibration import Calibration, load_calibration
 
 
 @dataclass(frozen=True)
-class Compared:
+class FigureComparison:
     """One published figure and the model's prediction."""
 
     section: str
@@ -44,7 +44,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class LeftOut:
+class LeaveOneOut:
     """A fitted row as predicted by a fit to the other rows."""
 
     name: str
@@ -61,8 +61,8 @@ class LeftOut:
 class Validation:
     """Everything `matrixctl experiment validate` prints."""
 
-    figures: list[Compared]
-    left_out: list[LeftOut]
+    figures: list[FigureComparison]
+    left_out: list[LeaveOneOut]
     fit: Fit
     ablations: list[Effect]
     attention_cores: int
@@ -134,13 +134,13 @@ def validate() -> Validation:
     """Compare the model with all published figures. Raises NoSolution if a fold of the fit does not converge."""
     current = load_calibration()
     bare, fit = without_fit(current), solve(start=current)
-    moves = shifted(fit)
+    moves = shift_inputs(fit)
     figures = []
     for row in PUBLISHED:
         sure: Interval = interval(row, fit, moves)
         placed, unfitted = (on_a2(each) if row.machine == A2 else each for each in (current, bare))
         figures.append(
-            Compared(
+            FigureComparison(
                 row.section,
                 row.name,
                 row.unit,
@@ -153,6 +153,6 @@ def validate() -> Validation:
                 row.predicted(unfitted),
             )
         )
-    folds = [LeftOut(row.name, row.unit, row.value, predicted) for row, predicted in left_out(fit)]
+    folds = [LeaveOneOut(row.name, row.unit, row.value, predicted) for row, predicted in leave_one_out(fit)]
     cores = decode_timing(320, current).attention_cores(48, 48 * 4224)
     return Validation(figures, folds, fit, effects(current), cores)

@@ -91,7 +91,7 @@ def test_nodes_are_handed_over_when_nothing_runs_there_any_more():
     assert progress(live)[0] is False
 
 
-def test_what_runs_there_at_the_deadline_goes_back_to_the_queue():
+def test_requests_running_there_at_the_deadline_are_requeued():
     loaded = YieldingDeployment()
     loaded.live.intake.start_load_generator(None, loaded.now)
     for _ in range(128):

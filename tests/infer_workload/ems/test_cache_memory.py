@@ -143,7 +143,7 @@ async def test_nothing_is_cached_before_it_is_granted(service):
 
 @pytest.mark.parametrize("verb", ["find_allocation", "reserve", "release"])
 @pytest.mark.parametrize("refusal", [TooManyRequests, StaleGeneration, StaleTopology, Forbidden, Gone])
-async def test_what_one_deployment_is_refused_keeps_no_other_waiting(service, monkeypatch, verb, refusal):
+async def test_a_refusal_of_one_deployment_delays_no_other(service, monkeypatch, verb, refusal):
     """It shows, is asked for again, and what is asked for the others, or released, goes on."""
     live = await service.serve()
     before = service.allocated()
@@ -251,7 +251,7 @@ async def test_a_restart_finds_what_is_held_and_asks_for_nothing_new(service):
     assert service.serving.live["r1"].engine.cache.capacity > 0
 
 
-async def test_what_was_granted_on_a_former_instance_is_given_back_and_asked_for_anew(service):
+async def test_memory_granted_on_a_former_instance_is_released_and_requested_again(service):
     live = await service.serve(cacheGbPerNode=100)
     before = service.machine.allocation("r1-ems")
     service.clock.at += 60.0
@@ -313,7 +313,7 @@ async def test_what_a_deleted_deployment_left_is_released_by_the_next_life(servi
     assert service.machine.names() == []
 
 
-async def test_what_one_deployment_left_and_cannot_be_released_keeps_no_other_allocation(service, monkeypatch):
+async def test_an_allocation_that_cannot_be_released_keeps_no_other(service, monkeypatch):
     for name in ("r1", "r2"):
         await service.serve(name)
     release = FakeServerMemory.release

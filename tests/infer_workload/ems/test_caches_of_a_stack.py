@@ -89,7 +89,7 @@ async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: P
         assert (found, "model" in wrong) == (1, True), wrong
 
 
-async def test_what_caches_had_is_given_back_with_their_instance_though_nobody_serves(tmp_path: Path) -> None:
+async def test_cache_memory_is_released_with_the_instance_though_nobody_serves(tmp_path: Path) -> None:
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("i", 4)
         await stack.active("i", 4)
@@ -110,7 +110,7 @@ async def test_what_caches_had_is_given_back_with_their_instance_though_nobody_s
         await stack.nothing_left()
 
 
-async def test_what_caches_had_on_an_instance_is_not_that_of_the_next_one_of_its_name(tmp_path: Path) -> None:
+async def test_cache_memory_of_an_instance_is_not_that_of_the_next_one_of_its_name(tmp_path: Path) -> None:
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("i", 4)
         await stack.active("i", 4)

@@ -12,7 +12,7 @@ from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.context_cache import STORED, ContextCache, WarmResult
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.experiments.experiment import generated, healthy_fabric, run
+from infer_workload.experiments.experiment import generate_arrivals, healthy_fabric, run
 from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
@@ -35,7 +35,7 @@ def test_only_an_unbroken_prefix_is_reused():
     assert cache.match([1, 2], 700).tokens == 700
 
 
-def test_a_promised_block_names_who_owes_it():
+def test_an_in_flight_block_names_its_producer():
     cache = ContextCache(100, 512, NODES)
     cache.add_in_flight([1, 2], 7)
     assert cache.match([1, 2], 1024).producer == 7
@@ -91,7 +91,7 @@ def test_an_unbounded_cache_hits_what_a_plain_count_finds(prompts):
 @settings(max_examples=5, deadline=None)
 @given(seed=st.integers(0, 1000))
 def test_an_engine_with_a_large_cache_reaches_the_bound_of_its_traffic(seed):
-    arrivals = generated(250, seed, 2.0)
+    arrivals = generate_arrivals(250, seed, 2.0)
     seen: set[int] = set()
     hits = 0
     for arrival in arrivals:
@@ -142,7 +142,7 @@ def test_what_memory_has_no_room_for_lies_on_solid_state_until_it_is_used():
     assert lost + len(cache) == 7
 
 
-def test_what_is_only_promised_does_not_go_to_solid_state():
+def test_in_flight_blocks_are_not_demoted():
     cache = ContextCache(2, 512, NODES, ssd_capacity=10)
     cache.add_in_flight([1, 2], 1)
     put(cache, 3, 4)
@@ -244,7 +244,7 @@ def test_what_comes_back_from_solid_state_counts_to_the_share():
     assert not [block for block in in_memory if not block.namespace]
 
 
-def test_a_cache_begins_with_what_another_one_held():
+def test_a_cache_imports_the_blocks_of_another():
     before = ContextCache(4, 512, NODES, ssd_capacity=4)
     put(before, 1, 2, 3)
     put(before, 10, 11, 12)
@@ -265,7 +265,7 @@ def test_a_cache_begins_with_what_another_one_held():
     assert fewer.taken + fewer.elsewhere == 6
 
 
-def test_what_it_begins_with_puts_out_nothing_and_goes_first():
+def test_imported_blocks_evict_nothing_and_are_evicted_first():
     other = ContextCache(10, 512, NODES)
     put(other, 1, 2, 3, 4)
     cache = ContextCache(4, 512, NODES)
@@ -275,7 +275,7 @@ def test_what_it_begins_with_puts_out_nothing_and_goes_first():
     assert {50, 51, 60} < {block.key for block in cache.list_stored()}, "what was here is younger"
 
 
-def test_what_it_begins_with_counts_to_the_shares():
+def test_imported_blocks_count_towards_the_shares():
     other = ContextCache(10, 512, NODES, share=0.9)
     other.add_in_flight([1, 2, 3], 0, "red")
     other.add_in_flight([4], 0, "blue")
@@ -284,7 +284,7 @@ def test_what_it_begins_with_counts_to_the_shares():
     assert cache.warm(other.list_stored()) == WarmResult(taken=3, no_room=1), "red holds two of four at most"
 
 
-def test_what_it_begins_with_goes_first_of_a_share():
+def test_imported_blocks_are_evicted_first_within_a_share():
     other = ContextCache(10, 512, NODES, share=0.9)
     other.add_in_flight([1, 2], 0, "red")
     other.store([1, 2], 0)

@@ -31,7 +31,7 @@ class Idle:
         self.spec = DeploymentRequest(instance="i", activation_timeout_s=600.0)
 
 
-async def test_it_is_told_of_the_time_that_it_was_given_when_it_came() -> None:
+async def test_the_error_names_the_timeout_at_the_time_of_the_request() -> None:
     clock, activation = FixedClock(), Activation()
     began = clock.at
     with pytest.raises(Unavailable, match="r1 did not become ready within 90 s: its pools are scaled to zero"):

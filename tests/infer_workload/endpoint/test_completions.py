@@ -153,14 +153,14 @@ async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
         assert other.headers["content-type"] == "application/problem+json"
 
 
-async def test_a_client_that_looks_for_a_model_with_a_slash_hears_that_it_is_not_there(serving):
+async def test_a_model_name_with_a_slash_is_not_found(serving):
     """Names of models have them elsewhere."""
     with pytest.raises(openai.NotFoundError) as refused:
         await serving.openai.models.retrieve("deepseek-ai/DeepSeek-R1")
     assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
 
 
-async def test_whether_it_lives_is_answered_without_a_token_as_by_vllm(fresh, tmp_path):
+async def test_health_is_answered_without_a_token_as_by_vllm(fresh, tmp_path):
     """Who looks after processes and balances load has none."""
     add_token(tmp_path / "tokens.json", "cm_admin", Principal("boss", EVERY_PROJECT, "admin"))
     async with InferServer(fresh, tokens=tmp_path / "tokens.json") as server:
@@ -284,14 +284,14 @@ async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(se
 
 async def test_a_stream_has_all_its_tokens_however_long_charging_them_takes(serving, monkeypatch):
     """The answer goes on, and may end, while what there was of it is written down."""
-    live, ahead = serving.app.state.serving.live["r1"], Charge.ahead
+    live, ahead = serving.app.state.serving.live["r1"], Charge.precharge
 
     async def slow(self, *given):
         await ahead(self, *given)
         while live.engine.in_flight:
             await asyncio.sleep(0.005)
 
-    monkeypatch.setattr(Charge, "ahead", slow)
+    monkeypatch.setattr(Charge, "precharge", slow)
     asked = {"model": "r1", "prompt": "one two", "max_tokens": 2000, "ignore_eos": True, "stream": True}
     answer = await serving.http.post("/v1/completions", json=asked | {"stream_options": {"include_usage": True}})
     documents = [json.loads(line[6:]) for line in answer.text.splitlines() if line.startswith("data: {")]
@@ -304,14 +304,14 @@ async def test_a_stream_whose_deployment_is_deleted_while_its_tokens_are_charged
     async with InferServer(fresh, scale=60.0) as server:
         await server.ensure()
         await server.until("Serving")
-        service, ahead = server.app.state.serving, Charge.ahead
+        service, ahead = server.app.state.serving, Charge.precharge
 
         async def deleted_meanwhile(self, *given):
             await ahead(self, *given)
             if "r1" in service.live:
                 service.delete("r1")
 
-        monkeypatch.setattr(Charge, "ahead", deleted_meanwhile)
+        monkeypatch.setattr(Charge, "precharge", deleted_meanwhile)
         asked = {"model": "r1", "prompt": "one two", "max_tokens": 5000, "ignore_eos": True, "stream": True}
         answer = await asyncio.wait_for(server.http.post("/v1/completions", json=asked), 10)
     last = json.loads(answer.text.splitlines()[-2].removeprefix("data: "))

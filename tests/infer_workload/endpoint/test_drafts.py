@@ -14,7 +14,7 @@ from tests.infer_workload.loaded_deployment import NODES, LoadedDeployment
 from tests.infer_workload.test_priorities import PLACES, make_engine, submitted
 
 
-def test_drafts_of_a_life_that_was_cut_short_count() -> None:
+def test_drafts_of_an_aborted_attempt_count() -> None:
     engine = make_engine()
     late = submitted(engine, PLACES, priority=2, tokens_out=800)
     engine.advance(6.0)

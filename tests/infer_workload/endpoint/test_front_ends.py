@@ -8,7 +8,7 @@ from itertools import pairwise
 import httpx
 import openai
 
-from services.infer.front_end import FrontEndSettings, _passed, build
+from services.infer.front_end import FrontEndSettings, _pass_through, build
 from services.testing.asgi import StreamingASGITransport
 from tests.infer_workload.conftest import InferServer
 
@@ -67,7 +67,7 @@ async def test_front_ends_have_one_state(fresh):
         assert used["requests"] == 3
 
 
-async def test_what_waits_at_the_door_outlives_the_engines(fresh):
+async def test_waiting_requests_survive_an_engine_restart(fresh):
     """kill -9 while requests wait for a deployment that is scaled to zero: they are sent again and answered, once."""
     front_ends = FrontEnds()
     async with InferServer(fresh) as first, front_ends.in_front_of(first):
@@ -97,7 +97,7 @@ async def test_what_waits_at_the_door_outlives_the_engines(fresh):
         assert (used["requests"], used["completionTokens"]) == (4, 32)
 
 
-async def test_an_answer_that_has_begun_says_that_it_was_cut(fresh):
+async def test_a_started_answer_that_is_cut_ends_with_an_error(fresh):
     front_ends = FrontEnds(count=1, hold_s=0.0)
     async with InferServer(fresh, scale=60.0) as server, front_ends.in_front_of(server):
         await server.ensure()
@@ -137,6 +137,6 @@ async def test_a_stream_passes_whole_wherever_its_bytes_are_cut():
             yield whole[start:end]
 
     for cuts in [(), *((at,) for at in range(1, len(whole))), tuple(range(1, len(whole)))]:
-        passed = [events async for events in _passed(httpx.Response(200, content=pieces(*cuts)), stream=True)]
+        passed = [events async for events in _pass_through(httpx.Response(200, content=pieces(*cuts)), stream=True)]
         assert b"".join(passed) == whole, cuts
         assert all(events.endswith(b"\n\n") for events in passed)

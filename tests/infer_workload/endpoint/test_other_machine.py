@@ -22,7 +22,7 @@ def conditions(view: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
     return {each["type"]: (each["status"], each["reason"], each["message"]) for each in view["conditions"]}
 
 
-async def test_a_plane_that_the_machine_lacks_is_told_of_once_the_instance_is_there(fresh: Path) -> None:
+async def test_a_plane_that_the_machine_lacks_is_reported_once_the_instance_exists(fresh: Path) -> None:
     """While there is no instance nobody knows which machine it will lie on, and the plane is taken."""
     views = FakeFabricViews(nodes=[])
     views.machine = "Atlas 800I A2"

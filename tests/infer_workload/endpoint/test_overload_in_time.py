@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from benchmarks.infer_overload import MIXES, SETTLING_S, Found, Mix, offered
+from benchmarks.infer_overload import MIXES, WARM_UP_S, Mix, OverloadResult, offer_load
 from infer_workload.contract.deployments import DeploymentRequest, ServingObjective
 from infer_workload.ems.context_cache import ContextCache
 from infer_workload.engine.engine import Engine
@@ -44,7 +44,7 @@ ANSWERS_OF_100 = Mix("decode-bound, answers of 100", (1000, 1500), (60, 200), 48
     ids=lambda value: value.name.replace(" ", "-") if isinstance(value, Mix) else str(value),
 )
 def test_what_is_admitted_is_in_time(mix, times, bursts, event):
-    found = offered(mix, times * mix.per_second, SECONDS, bursts=bursts, event=event)
+    found = offer_load(mix, times * mix.per_second, SECONDS, bursts=bursts, event=event)
     assert found.refused > 0.1 * len(found.served), "it is overloaded"
     assert found.lost == 0
     assert found.share() >= MOST
@@ -54,8 +54,8 @@ def test_what_is_admitted_is_in_time(mix, times, bursts, event):
     "mix", [BY_NAME["prefill-bound"], BY_NAME["long context"], ANSWERS_OF_100], ids=lambda mix: mix.name
 )
 def test_no_more_is_refused_than_has_to_be(mix):
-    capacity = offered(mix, mix.per_second, SECONDS, door=False)
-    found = offered(mix, 2 * mix.per_second, SECONDS)
+    capacity = offer_load(mix, mix.per_second, SECONDS, with_admission=False)
+    found = offer_load(mix, 2 * mix.per_second, SECONDS)
     assert found.per_second > GOODPUT * capacity.per_second
     assert found.tokens_per_second > GOODPUT * capacity.tokens_per_second
 
@@ -71,8 +71,8 @@ def test_no_more_is_refused_than_has_to_be(mix):
     ],
     ids=lambda mix: mix.name,
 )
-def test_who_is_let_in_is_in_time_whatever_comes_with_an_earlier_priority(mix):
-    found = offered(mix, 2 * mix.per_second, SECONDS, urgent=0.2)
+def test_admitted_requests_are_in_time_whatever_comes_with_higher_priority(mix):
+    found = offer_load(mix, 2 * mix.per_second, SECONDS, urgent=0.2)
     urgent = [each for each in found.served if each.priority < 0]
     assert found.lost == 0
     assert len(urgent) < len(found.served), "some are let in that are not urgent"
@@ -95,11 +95,11 @@ def test_priorities_that_nobody_uses_any_more_leave_nothing_behind():
     assert len(door.headroom) == 1
 
 
-def test_after_a_loss_nobody_is_let_in_whose_tokens_would_wait_for_the_ranks():
+def test_after_a_loss_no_request_is_admitted_whose_tokens_would_wait_for_ranks():
     mix = Mix("chat", (500, 6000), (20, 600), 24, 32, 35.0)
-    found = offered(mix, 2 * mix.per_second, SECONDS, event="loss")
+    found = offer_load(mix, 2 * mix.per_second, SECONDS, event="loss")
     assert found.lost == 0
-    assert found.share(SETTLING_S, SECONDS / 2 - 10) >= MOST
+    assert found.share(WARM_UP_S, SECONDS / 2 - 10) >= MOST
     assert found.share(SECONDS / 2) >= MOST
     assert sum(each.arrived_at > SECONDS / 2 for each in found.served) > 100
 
@@ -121,7 +121,7 @@ def make_engine(mix):
     ],
     ids=["first-token", "long-prompts", "no-room", "too-slow-for-a-short-answer"],
 )
-def test_who_comes_again_when_a_refusal_says_is_taken_where_nobody_came_before(mix, prompt, answer):
+def test_a_retry_at_the_stated_time_is_admitted_if_nobody_came_before(mix, prompt, answer):
     engine, door = make_engine(mix), Admission()
     asked = 0
     fills = 1000 if answer == 60 else answer
@@ -150,7 +150,7 @@ def test_who_comes_again_when_a_refusal_says_is_taken_where_nobody_came_before(m
 
 def test_a_first_token_is_foreseen_to_the_moment():
     mix = BY_NAME["prefill-bound, 60 % reused"]
-    found = offered(mix, 3 * mix.per_second, 20.0)
+    found = offer_load(mix, 3 * mix.per_second, 20.0)
     latest = max(each.ttft_s for each in found.served)
     assert mix.ttft_s * 0.9 < latest <= mix.ttft_s + 1e-9, "all of the objective is used, and no more"
 
@@ -171,7 +171,7 @@ def test_a_request_that_has_to_wait_for_a_place_is_judged_by_that_too():
     assert not engine.waiting, "none of them has to wait for a minute"
 
 
-def test_asking_what_a_cache_holds_changes_nothing():
+def test_peek_changes_nothing():
     cache = ContextCache(4, 512, ["a"], ssd_capacity=4)
     cache.add_in_flight((1, 2, 3, 4), 7)
     cache.store((1, 2, 3, 4), 7)
@@ -184,6 +184,6 @@ def test_asking_what_a_cache_holds_changes_nothing():
 
 
 def test_an_answer_of_one_token_has_no_time_of_a_token():
-    found = offered(Mix("one", (500, 1000), (1, 1), 8, 16, 30.0), 60.0, 5.0)
-    assert isinstance(found, Found)
+    found = offer_load(Mix("one", (500, 1000), (1, 1), 8, 16, 30.0), 60.0, 5.0)
+    assert isinstance(found, OverloadResult)
     assert found.refused == found.lost == 0

@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import event
 
 from infer_workload.metering.contract import UsageLimitRequest
-from infer_workload.metering.tables import DAY_S, HOUR_S, MINUTE_S, UsageRow, charge, roll_up, summed
-from infer_workload.openai.answers import refusal
+from infer_workload.metering.tables import DAY_S, HOUR_S, MINUTE_S, UsageRow, add_charges, roll_up, sum_usage
+from infer_workload.openai.answers import error_response
 from matrixcommon.model.errors import RateLimitExceeded, UsageQuotaExceeded
 from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
@@ -32,7 +32,7 @@ async def test_every_answer_is_written_before_its_last_token_is_sent(serving):
 
     def written():
         with other.sessions() as session:
-            return sum(row["completion_tokens"] for row in summed(session, (), None, None, None))
+            return sum(row["completion_tokens"] for row in sum_usage(session, (), None, None, None))
 
     asked = TEXT | {"max_tokens": 100, "stream": True}
     seen, paced = 0, []
@@ -107,7 +107,7 @@ async def test_usage_is_summed_by_what_is_asked_for(serving):
     with service.records.transaction() as session:
         for key, minute, tokens in (("a", 0, 5), ("a", 60, 7), ("b", 60, 11), ("b", HOUR_S, 13)):
             account = ("default", key, "r1", "deepseek-r1")
-            charge(session, {(account, minute): Counter(requests=1, completion_tokens=tokens)})
+            add_charges(session, {(account, minute): Counter(requests=1, completion_tokens=tokens)})
     by_hour = await usage(serving, bucket="1h", groupBy="")
     assert [(each["bucketStart"], each["completionTokens"]) for each in by_hour] == [
         ("1970-01-01T00:00:00.000Z", 23),
@@ -130,12 +130,12 @@ async def test_old_buckets_are_rolled_up_and_nothing_is_lost(server):
     records = server.app.state.serving.usage.records
     with records.transaction() as session:
         for minute in range(0, 3 * HOUR_S, MINUTE_S):
-            charge(session, {(ACCOUNT, minute): Counter(requests=1, prompt_tokens=2)})
+            add_charges(session, {(ACCOUNT, minute): Counter(requests=1, prompt_tokens=2)})
         assert roll_up(session, now=1.5 * DAY_S) == 0
         assert roll_up(session, now=2 * DAY_S + 2 * HOUR_S) == 120
         widths = sorted(row.width_s for row in session.query(UsageRow))
         assert widths == [MINUTE_S] * 60 + [HOUR_S] * 2
-        charge(session, {(ACCOUNT, MINUTE_S): Counter(requests=1)})
+        add_charges(session, {(ACCOUNT, MINUTE_S): Counter(requests=1)})
         roll_up(session, now=100 * DAY_S)
         (row,) = session.query(UsageRow)
         assert (row.width_s, row.requests, row.prompt_tokens) == (DAY_S, 181, 360)
@@ -145,14 +145,14 @@ async def test_old_buckets_are_looked_for_only_once_more_of_them_are_old_enough(
     usage, clock = usage_service
     began, asked = clock.at, []
     usage.accounts.add(ACCOUNT, prompt_tokens=2)
-    assert await usage.keep() == "1 accounts charged, 0 buckets rolled up"
+    assert await usage.flush_and_roll_up() == "1 accounts charged, 0 buckets rolled up"
     with usage.records.reading() as session:
         event.listen(session.get_bind(), "before_cursor_execute", lambda *sent: asked.append(sent[2]))
     for clock.at in (began + 10, began + HOUR_S - 1):
-        await usage.keep()
+        await usage.flush_and_roll_up()
     assert asked == []
     clock.at = began + 2 * DAY_S + HOUR_S
-    assert await usage.keep() == "0 accounts charged, 1 buckets rolled up"
+    assert await usage.flush_and_roll_up() == "0 accounts charged, 1 buckets rolled up"
 
 
 async def limit(server, name="small", project="default", status=200, **spec):
@@ -193,7 +193,7 @@ def test_a_rate_limit_says_of_what_it_is():
         ("requestsPerMinute", "requests"),
         ("requestsInFlight", "requests"),
     ):
-        error = json.loads(refusal(RateLimitExceeded("no more", field=field)).body)["error"]
+        error = json.loads(error_response(RateLimitExceeded("no more", field=field)).body)["error"]
         assert (error["code"], error["type"]) == ("rate_limit_exceeded", kind)
 
 
@@ -213,7 +213,7 @@ async def test_limits_and_what_is_used_of_them_outlive_the_process(fresh):
             assert after == before
 
 
-def test_windows_turn_and_what_is_set_aside_counts(usage_service):
+def test_windows_roll_over_and_reservations_count(usage_service):
     service, clock = usage_service
     service.ensure("small", UsageLimitRequest(tokens_per_minute=100, requests_in_flight=2, requests_per_day=3))
     first, _ = service.admit(ACCOUNT, 60)
@@ -227,7 +227,7 @@ def test_windows_turn_and_what_is_set_aside_counts(usage_service):
         service.admit(ACCOUNT, 0)
     first.charge(10, clock.now())
     first.end()
-    second.withdraw(clock.now())
+    second.cancel(clock.now())
     assert service.view("small").used["tokensPerMinute"].used == 10
     assert service.view("small").used["requestsPerDay"].used == 1
     clock.at += 60
@@ -241,18 +241,18 @@ def test_windows_turn_and_what_is_set_aside_counts(usage_service):
     service.admit(ACCOUNT, 1)
 
 
-async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_charged_in(usage_service):
+async def test_a_refund_goes_to_the_minute_of_its_charge(usage_service):
     service, clock = usage_service
     service.ensure("small", UsageLimitRequest(tokens_per_minute=1000, tokens_per_day=1000))
     _, cut = service.admit(ACCOUNT, 110)
-    await cut.ahead(1, 100, 10, 0)
-    await cut.ahead(34, 100, 10, 0)
+    await cut.precharge(1, 100, 10, 0)
+    await cut.precharge(34, 100, 10, 0)
     clock.at += MINUTE_S
-    await cut.ahead(67, 100, 10, 0)
+    await cut.precharge(67, 100, 10, 0)
     _, other = service.admit(ACCOUNT, 30)
-    await other.end(20, 10, 0)
+    await other.charge_all(20, 10, 0)
     cut.close(40, 10, 0)
-    assert [row["completion_tokens"] for row in service.summed((), MINUTE_S, None, None)] == [40, 20]
+    assert [row["completion_tokens"] for row in service.sum_usage((), MINUTE_S, None, None)] == [40, 20]
     used = {name: each.used for name, each in service.view("small").used.items()}
     assert used == {"tokensPerMinute": 30, "tokensPerDay": 80}
     assert service.restore() == 1
@@ -262,7 +262,7 @@ async def test_what_was_charged_ahead_is_given_back_to_the_minute_that_it_was_ch
 async def test_a_limit_that_is_set_counts_the_requests_that_run_then(usage_service):
     service, _ = usage_service
     (_, waits), (_, runs), (gone, _) = (service.admit(ACCOUNT, 110) for _ in range(3))
-    await runs.ahead(1, 100, 10, 0)
+    await runs.precharge(1, 100, 10, 0)
     gone.end()
     for again in range(2):  # the second time under a name that had another limit
         if again:
@@ -272,8 +272,8 @@ async def test_a_limit_that_is_set_counts_the_requests_that_run_then(usage_servi
         assert used == {"tokensPerMinute": 220, "requestsPerMinute": 2, "requestsInFlight": 2}
         with pytest.raises(RateLimitExceeded, match="in flight"):
             service.admit(ACCOUNT, 1)
-    await waits.end(5, 10, 0)
-    await runs.end(7, 10, 0)
+    await waits.charge_all(5, 10, 0)
+    await runs.charge_all(7, 10, 0)
     used = {name: each.used for name, each in service.view("small").used.items()}
     assert used == {"tokensPerMinute": 32, "requestsPerMinute": 2, "requestsInFlight": 0}
 

@@ -10,7 +10,7 @@ from infer_workload.timing.prefill import PrefillTiming
 from tests.infer_workload.conftest import InferServer
 
 
-async def test_no_work_is_told_of_while_a_plane_carries_nothing(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_no_work_is_reported_while_a_plane_carries_nothing(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
     """A switch is dark and its routes have yet to change: a chunk would never end, and JSON has no number for it."""
     async with InferServer(fresh, scale=600.0) as server:
         await server.ensure()

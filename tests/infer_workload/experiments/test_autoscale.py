@@ -15,14 +15,14 @@ from infer_workload.experiments.autoscale import (
     OfferedLoad,
     Outcome,
     Trace,
-    fewest_fixed,
-    fixed,
-    play,
+    fixed_size_policy,
+    min_fixed_size,
     read_policy,
-    varied,
+    simulate,
+    with_changes,
 )
 from infer_workload.experiments.autoscale_nodes import Nodes, work_on
-from infer_workload.experiments.experiment import generated
+from infer_workload.experiments.experiment import generate_arrivals
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
@@ -37,29 +37,33 @@ OBJECTIVES = {"ttft_s": 2.0, "tpot_s": 0.05}
 @pytest.fixture(scope="module")
 def trace() -> Trace:
     """An hour whose middle has four times the requests of its ends."""
-    return Trace(generated(18_000, seed=7, requests_per_second=5.0)).swinging(0.6, 3600)
+    return Trace(generate_arrivals(18_000, seed=7, requests_per_second=5.0)).with_swing(0.6, 3600)
 
 
 def played(trace: Trace, **changes: Any) -> Outcome:
-    return play(trace, read_policy(varied(POLICY, changes)), **OBJECTIVES)
+    return simulate(trace, read_policy(with_changes(POLICY, changes)), **OBJECTIVES)
 
 
 def test_a_fixed_size_costs_its_nodes_for_the_whole_trace(trace: Trace) -> None:
-    outcome = play(trace, fixed(read_policy(POLICY), 8), **OBJECTIVES)
+    outcome = simulate(trace, fixed_size_policy(read_policy(POLICY), 8), **OBJECTIVES)
     assert outcome.node_hours == pytest.approx(8 * outcome.seconds / 3600)
     assert (outcome.changes, outcome.nodes_least, outcome.nodes_most) == (0, 8, 8)
 
 
 def test_more_nodes_keep_nobody_waiting_longer(trace: Trace) -> None:
-    found = [play(trace, fixed(read_policy(POLICY), nodes), **OBJECTIVES) for nodes in (4, 6, 10, 16)]
+    found = [simulate(trace, fixed_size_policy(read_policy(POLICY), nodes), **OBJECTIVES) for nodes in (4, 6, 10, 16)]
     assert [each.wait_p90_s for each in found] == sorted((each.wait_p90_s for each in found), reverse=True)
     assert found[0].within_ttft < 0.5 < 0.95 < found[-1].within_ttft
 
 
 def test_a_policy_follows_the_load_and_costs_less_than_the_static_peak(trace: Trace) -> None:
-    nodes, static = fewest_fixed(trace, read_policy(POLICY), 0.95, **OBJECTIVES)
+    nodes, static = min_fixed_size(trace, read_policy(POLICY), 0.95, **OBJECTIVES)
     assert nodes is not None
-    assert play(trace, fixed(read_policy(POLICY), nodes - 1), **OBJECTIVES).within_ttft < 0.95 <= static.within_ttft
+    assert (
+        simulate(trace, fixed_size_policy(read_policy(POLICY), nodes - 1), **OBJECTIVES).within_ttft
+        < 0.95
+        <= static.within_ttft
+    )
     outcome = played(trace, **{"objective.utilization": 0.8, "predictive": "Off"})
     assert outcome.nodes_least < nodes <= outcome.nodes_most + 1
     assert outcome.node_hours < static.node_hours
@@ -91,7 +95,7 @@ def test_a_policy_is_shown_what_a_deployment_shows_it(trace: Trace) -> None:
     """The same figures through MatrixCompute's own reading of a deployment are the same observation."""
     work = work_on(16, trace.context, OBJECTIVES["tpot_s"])
     prefill, decode = Nodes(4), Nodes(6)
-    seen = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=True).seen(900, 0.0, prefill, decode, 60.0, 3)
+    seen = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=True).observe(900, 0.0, prefill, decode, 60.0, 3)
     assert isinstance(seen, PoolsObservation)
     view = {"roles": {f"n{at}": "prefill" if at < 4 else "decode" for at in range(10)}}
     shown = {
@@ -103,7 +107,7 @@ def test_a_policy_is_shown_what_a_deployment_shows_it(trace: Trace) -> None:
     assert observe_pools(seen.whole, PoolSizes(prefill=4, decode=6), view, {"work": shown}) == seen
 
     both = Nodes(10)
-    whole = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=False).seen(900, 0.0, both, both, 60.0, 3)
+    whole = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=False).observe(900, 0.0, both, both, 60.0, 3)
     assert isinstance(whole, Observation)
     work_shown = {"nodes": whole.load, "backlogNodeSeconds": whole.backlog, "startS": 60.0, "staysS": whole.stays_s}
     statistics = {"served": {"work": work_shown | {"decodeNodesMin": work.decode_nodes_min}}}
@@ -119,8 +123,8 @@ def test_a_longer_window_for_shrinking_costs_more(trace: Trace) -> None:
 
 
 def test_a_slower_start_keeps_more_waiting(trace: Trace) -> None:
-    policy = read_policy(varied(POLICY, {"predictive": "Off"}))
-    quick, slow = (play(trace, policy, start_s=start, **OBJECTIVES) for start in (5.0, 600.0))
+    policy = read_policy(with_changes(POLICY, {"predictive": "Off"}))
+    quick, slow = (simulate(trace, policy, start_s=start, **OBJECTIVES) for start in (5.0, 600.0))
     assert slow.within_ttft < quick.within_ttft
 
 
@@ -129,8 +133,8 @@ def test_the_same_trace_and_policy_find_the_same(trace: Trace) -> None:
 
 
 def test_what_swings_keeps_its_requests_and_its_length(trace: Trace) -> None:
-    steady = Trace(generated(18_000, seed=7, requests_per_second=5.0))
-    again = steady.swinging(0.6, 3600)
+    steady = Trace(generate_arrivals(18_000, seed=7, requests_per_second=5.0))
+    again = steady.with_swing(0.6, 3600)
     assert len(again.at) == len(steady.at)
     assert again.at[-1] == pytest.approx(steady.at[-1], rel=0.2)
     counts = [int(((again.at >= at) & (again.at < at + 600)).sum()) for at in (0, 1500)]

@@ -6,8 +6,8 @@ from unittest.mock import Mock
 
 import pytest
 
-from infer_workload.experiments.ray_cluster import on_ray
-from infer_workload.experiments.sweep import axis, here, points_of, sweep
+from infer_workload.experiments.ray_cluster import ray_runner
+from infer_workload.experiments.sweep import expand_points, local_runner, parse_axis, sweep
 from tests.services.matrixctl.inprocess import run_matrixctl
 
 
@@ -64,5 +64,5 @@ def test_a_ray_cluster_finds_the_same():
     pytest.importorskip(
         "ray", reason="Ray is not installed here (the extra `ray`): sweeps were tried on processes alone"
     )
-    points = points_of({"generate": 20, "nodes": 8}, [axis("seed=1,2,3")])
-    assert sweep(points, on_ray("local")) == sweep(points, here(1))
+    points = expand_points({"generate": 20, "nodes": 8}, [parse_axis("seed=1,2,3")])
+    assert sweep(points, ray_runner("local")) == sweep(points, local_runner(1))

@@ -17,10 +17,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from infer_workload.experiments.capacity import fewest_nodes
+from infer_workload.experiments.capacity import min_nodes
 from infer_workload.experiments.comparison import compare
 from infer_workload.experiments.experiment import run
-from infer_workload.experiments.sweep import Axis, as_csv, axis, here, longest_first, measured, points_of, sweep
+from infer_workload.experiments.sweep import (
+    Axis,
+    expand_points,
+    local_runner,
+    longest_first,
+    parse_axis,
+    run_trial,
+    sweep,
+    to_csv,
+)
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 from infer_workload.reports.served import ServedRequest
@@ -88,9 +97,9 @@ def test_a_trial_names_its_model_and_machine_and_files_of_ones_own_have_digests(
     text = packaged.joinpath("machines", "cloudmatrix384.yaml").read_text()
     machine.write_text(text.replace("bf16_tflops: {value: 376.0", "bf16_tflops: {value: 752.0"))
     base = Trial(generate=40, nodes=8, rate=4.0)
-    mine = base.varied({"model": str(model)})
-    assert run(mine).report == run(base.varied({"model": "qwen3-235b"})).report != run(base).report
-    faster = base.varied({"machine": str(machine)})
+    mine = base.with_changes({"model": str(model)})
+    assert run(mine).report == run(base.with_changes({"model": "qwen3-235b"})).report != run(base).report
+    faster = base.with_changes({"machine": str(machine)})
     assert run(faster).report.ttft.p50 < run(base).report.ttft.p50
     code, out, _ = run_matrixctl(capsys, "experiment", "run", *mine.options(), "-o", "json")
     made = json.loads(out)["made_by"]
@@ -98,7 +107,9 @@ def test_a_trial_names_its_model_and_machine_and_files_of_ones_own_have_digests(
     assert f"--model={model}" in shlex.split(made["command"])
     assert re.fullmatch("[0-9a-f]{12}", made["model_sha256"])
     assert "machine_sha256" not in made
-    found = sweep(points_of({"generate": 20, "nodes": 8}, [axis("model=deepseek-r1,kimi-k2")]), here(1))
+    found = sweep(
+        expand_points({"generate": 20, "nodes": 8}, [parse_axis("model=deepseek-r1,kimi-k2")]), local_runner(1)
+    )
     assert found[0].report != found[1].report
 
 
@@ -106,13 +117,13 @@ def test_a_machine_without_ub_between_its_nodes_serves_over_roce():
     base = Trial(generate=60, nodes=6, rate=0.2, machine=A2)
     found = run(base).report
     assert (found.finished, found.npus) == (60, 48)
-    assert found.tpot.mean > run(base.varied({"machine": "cloudmatrix384"})).report.tpot.mean
-    halved = run(base.varied({"rdma_share": 0.5})).report
+    assert found.tpot.mean > run(base.with_changes({"machine": "cloudmatrix384"})).report.tpot.mean
+    halved = run(base.with_changes({"rdma_share": 0.5})).report
     assert halved.tpot.p50 > found.tpot.p50
     assert halved.ttft.p50 > found.ttft.p50
-    beside = run(base.varied({"neighbour_plane": "rdma", "neighbour_load": 1.0, "neighbour_weight": 3.0})).report
+    beside = run(base.with_changes({"neighbour_plane": "rdma", "neighbour_load": 1.0, "neighbour_weight": 3.0})).report
     assert beside.tpot.p50 > found.tpot.p50
-    assert run(base.varied({"vpc_share": 0.05})).report.ttft.mean > found.ttft.mean  # cached blocks come over VPC
+    assert run(base.with_changes({"vpc_share": 0.05})).report.ttft.mean > found.ttft.mean  # cached blocks come over VPC
 
 
 def test_a_loss_on_a_machine_without_ub_is_recovered_from():
@@ -140,10 +151,10 @@ def test_a_model_file_with_an_error_is_refused_with_its_field(tmp_path, text, sa
 
 
 def test_an_axis_is_a_list_or_a_range_with_both_ends():
-    assert axis("nodes=8, 16") == Axis("nodes", ("8", "16"))
-    assert axis("rate=0.5:1.5:0.25").values == ("0.5", "0.75", "1", "1.25", "1.5")
-    assert axis("cache-gb=100:300:100").parameter == "cache_gb"
-    assert axis("mtp=true,false").values == ("true", "false")
+    assert parse_axis("nodes=8, 16") == Axis("nodes", ("8", "16"))
+    assert parse_axis("rate=0.5:1.5:0.25").values == ("0.5", "0.75", "1", "1.25", "1.5")
+    assert parse_axis("cache-gb=100:300:100").parameter == "cache_gb"
+    assert parse_axis("mtp=true,false").values == ("true", "false")
 
 
 @pytest.mark.parametrize(
@@ -163,22 +174,22 @@ def test_an_axis_is_a_list_or_a_range_with_both_ends():
 )
 def test_an_axis_that_is_none_is_refused(text):
     with pytest.raises(InvalidField):
-        axis(text)
+        parse_axis(text)
 
 
 def test_every_combination_is_a_point_and_values_are_judged_before_anything_runs():
-    points = points_of({"generate": 5}, [axis("nodes=4,8"), axis("mtp=true,false")])
+    points = expand_points({"generate": 5}, [parse_axis("nodes=4,8"), parse_axis("mtp=true,false")])
     assert [varied for varied, _ in points] == [
         {"nodes": 4, "mtp": True}, {"nodes": 4, "mtp": False}, {"nodes": 8, "mtp": True}, {"nodes": 8, "mtp": False},
     ]  # fmt: skip
-    for wrong in ([], [axis("nodes=8,99")], [axis("nodes=8"), axis("nodes=4")]):
+    for wrong in ([], [parse_axis("nodes=8,99")], [parse_axis("nodes=8"), parse_axis("nodes=4")]):
         with pytest.raises(InvalidField):
-            points_of({"generate": 5}, wrong)
+            expand_points({"generate": 5}, wrong)
 
 
 def test_how_many_processes_run_a_sweep_does_not_show():
-    points = points_of({"generate": 60, "nodes": 8}, [axis("rate=2:4:1"), axis("seed=1,2")])
-    alone, together = (as_csv(sweep(points, here(workers))) for workers in (1, 2))
+    points = expand_points({"generate": 60, "nodes": 8}, [parse_axis("rate=2:4:1"), parse_axis("seed=1,2")])
+    alone, together = (to_csv(sweep(points, local_runner(workers))) for workers in (1, 2))
     assert alone == together
     rows = list(csv.DictReader(io.StringIO(alone)))
     assert [(row["rate"], row["seed"]) for row in rows] == [(f"{r}.0", s) for r in (2, 3, 4) for s in ("1", "2")]
@@ -186,16 +197,18 @@ def test_how_many_processes_run_a_sweep_does_not_show():
 
 
 def test_no_worker_begins_a_long_point_last(tmp_path):
-    points = points_of({"generate": 1, "nodes": 8}, [axis("generate=5,9,7"), axis("seed=1,2")])
+    points = expand_points({"generate": 1, "nodes": 8}, [parse_axis("generate=5,9,7"), parse_axis("seed=1,2")])
     trials = [trial for _, trial in points] + [Trial(trace=tmp_path / "trace.jsonl")]
     assert [number for number, _ in longest_first(trials)] == [6, 2, 3, 4, 5, 0, 1]
-    alone, together = (sweep(points, here(workers)) for workers in (1, 2))
+    alone, together = (sweep(points, local_runner(workers)) for workers in (1, 2))
     assert alone == together, "in the order of the points"
 
 
 def test_a_point_that_cannot_be_laid_out_says_why_and_the_others_are_measured():
     done: list[tuple[int, int]] = []
-    found = sweep(points_of({"generate": 20}, [axis("nodes=1,8")]), here(1), lambda *step: done.append(step))
+    found = sweep(
+        expand_points({"generate": 20}, [parse_axis("nodes=1,8")]), local_runner(1), lambda *step: done.append(step)
+    )
     assert found[0].report is None
     assert found[0].why_not
     assert found[1].report is not None
@@ -206,22 +219,22 @@ def test_a_point_that_cannot_be_laid_out_says_why_and_the_others_are_measured():
 @settings(max_examples=6, deadline=None)
 @given(st.permutations(list(range(3))))
 def test_the_order_in_which_points_end_does_not_show(order):
-    points = points_of({"generate": 20, "nodes": 8}, [axis("seed=1,2,3")])
-    assert sweep(points, lambda trials: ((at, measured(trials[at])) for at in order)) == sweep(points, here(1))
+    points = expand_points({"generate": 20, "nodes": 8}, [parse_axis("seed=1,2,3")])
+    assert sweep(points, lambda trials: ((at, run_trial(trials[at])) for at in order)) == sweep(points, local_runner(1))
 
 
 # ---- capacity, what-ifs, comparisons
 
 
 def test_capacity_is_the_fewest_nodes_that_are_enough():
-    trial = SMALL.varied({"rate": 8.0, "ttft": 4.0})
-    found = fewest_nodes(trial, 0.9, 4, 24)
+    trial = SMALL.with_changes({"rate": 8.0, "ttft": 4.0})
+    found = min_nodes(trial, 0.9, 4, 24)
     assert found.nodes is not None
     tried = {point.varied["nodes"]: point.report for point in found.tried}
     assert tried[found.nodes].goodput_share >= 0.9
     below = tried[found.nodes - 1]
     assert below is None or below.goodput_share < 0.9
-    assert fewest_nodes(trial.varied({"ttft": 0.001}), 0.9, 4, 6).nodes is None
+    assert min_nodes(trial.with_changes({"ttft": 0.001}), 0.9, 4, 6).nodes is None
 
 
 @pytest.mark.parametrize("name", WHAT_IFS)
@@ -238,7 +251,7 @@ def test_each_what_if_changes_what_it_says_and_nothing_else(name):
     assert run(changed).report.finished == 10
 
 
-def test_a_smaller_share_of_the_fabric_is_felt():
+def test_a_smaller_share_of_the_fabric_slows_requests():
     before, after = (run(trial).report for trial in (SMALL, what_if("half-the-ub-floor", SMALL)))
     assert after.ttft.mean > before.ttft.mean
     without = run(what_if("no-cache", SMALL)).report

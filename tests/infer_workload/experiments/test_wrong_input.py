@@ -13,12 +13,12 @@ from threading import Event
 import pytest
 
 from infer_workload.experiments import autoscale, experiment, sweep
-from infer_workload.experiments.comparison import comparable, compare, read
+from infer_workload.experiments.comparison import compare, is_comparable, parse_report
 from infer_workload.experiments.experiment import run
-from infer_workload.experiments.sweep import axis, points_of
+from infer_workload.experiments.sweep import expand_points, parse_axis
 from infer_workload.experiments.trial import Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
-from infer_workload.reports.report import Spread, flat
+from infer_workload.reports.report import Spread, flatten
 from infer_workload.reports.study_plots import capacity_plots
 from infer_workload.traffic.generator import BadTrace, read_trace
 from matrixcommon.model.errors import InternalError, InvalidField
@@ -30,7 +30,7 @@ from tests.services.matrixctl.inprocess import run_matrixctl
 )
 def test_a_range_without_an_end_or_a_step_is_refused(text: str) -> None:
     with pytest.raises(InvalidField) as refused:
-        axis(text)
+        parse_axis(text)
     assert refused.value.field == "--over"
 
 
@@ -38,11 +38,11 @@ def test_a_node_is_lost_after_the_last_request_came_as_long_as_one_runs() -> Non
     trial = Trial(generate=20, nodes=8, rate=10.0, seed=3)
     whole = run(trial)
     ends = max(request.finished_at for request in whole.requests)
-    late = run(trial.varied({"lose_node_at": ends - 1.0}))
+    late = run(trial.with_changes({"lose_node_at": ends - 1.0}))
     assert "was lost at " in late.report.notes[0]
     assert late.report.finished == 20
     assert max(request.finished_at for request in late.requests) > ends
-    never = run(trial.varied({"lose_node_at": ends + 1.0}))
+    never = run(trial.with_changes({"lose_node_at": ends + 1.0}))
     assert never.report.notes == [f"no node was lost at {ends + 1:g} s: all requests had finished by then"]
     assert list(never.requests) == list(whole.requests)
 
@@ -58,7 +58,7 @@ def test_a_loss_that_leaves_too_few_nodes_is_refused_before_anything_runs(monkey
 def test_a_rate_of_requests_that_a_trace_has_the_times_of_is_refused() -> None:
     """It would change nothing, and a sweep over it would find the same at every point."""
     with pytest.raises(InvalidField, match="applies to generated requests only") as refused:
-        points_of({"trace": "requests.jsonl"}, [axis("rate=1:5:1")])
+        expand_points({"trace": "requests.jsonl"}, [parse_axis("rate=1:5:1")])
     assert refused.value.field == "--rate"
 
 
@@ -74,7 +74,7 @@ def test_every_policy_is_judged_before_one_is_played(
     over: tuple[str, ...], field: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(autoscale, "play", lambda *_, **__: pytest.fail("one was played"))
+    monkeypatch.setattr(autoscale, "simulate", lambda *_, **__: pytest.fail("one was played"))
     file = tmp_path / "policy.yaml"
     file.write_text("{scaleTargetRef: {name: served}, minReplicas: 3, maxReplicas: 8}")
     words = [f"--over={each}" for each in over]
@@ -125,7 +125,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
 )
 def test_a_report_that_cannot_be_compared_is_refused(more: str, says: str) -> None:
     with pytest.raises(InvalidField, match=says) as refused:
-        read('{"ttft": {"p50": 1}, "finished": 2, ' + more + "}", "AFTER")
+        parse_report('{"ttft": {"p50": 1}, "finished": 2, ' + more + "}", "AFTER")
     assert refused.value.field == "AFTER"
 
 
@@ -157,9 +157,9 @@ def test_where_one_point_cannot_be_measured_the_others_are_not_tried(monkeypatch
         released.wait()
 
     monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda workers, mp_context: Threads(workers))
-    monkeypatch.setattr(sweep, "measured", measured)
+    monkeypatch.setattr(sweep, "run_trial", measured)
     with pytest.raises(BadTrace):
-        list(sweep.here(2)([Trial(generate=5, seed=seed) for seed in range(100)]))
+        list(sweep.local_runner(2)([Trial(generate=5, seed=seed) for seed in range(100)]))
     assert len(tried) <= 3
 
 
@@ -168,7 +168,7 @@ def test_a_sweep_that_is_given_up_leaves_no_worker_behind(tmp_path: Path) -> Non
     before = set(multiprocessing.active_children())
     endless = tmp_path / "trace.jsonl"
     os.mkfifo(endless)  # who reads it waits for somebody to write
-    measuring = sweep.here(2)([Trial(trace=endless), Trial(generate=5)])
+    measuring = sweep.local_runner(2)([Trial(trace=endless), Trial(generate=5)])
     assert next(measuring)[0] == 1
     workers = set(multiprocessing.active_children()) - before
     measuring.close()  # type: ignore[attr-defined]
@@ -186,7 +186,7 @@ def test_a_sweep_whose_process_is_killed_says_so(tmp_path: Path) -> None:
     before = set(multiprocessing.active_children())
     endless = tmp_path / "trace.jsonl"
     os.mkfifo(endless)
-    measuring = sweep.here(2)([Trial(trace=endless), Trial(generate=5)])
+    measuring = sweep.local_runner(2)([Trial(trace=endless), Trial(generate=5)])
     assert next(measuring)[0] == 1
     for worker in set(multiprocessing.active_children()) - before:
         worker.kill()
@@ -250,13 +250,13 @@ def test_requests_that_were_refused_kept_no_objective_and_have_no_latencies() ->
     nobody = Spread.of([])
     none = replace(few.report, finished=0, ttft=nobody, tpot=nobody, latency=nobody)
     assert "TTFT           not measured: no request finished" in none.text()
-    _, (figures,) = sweep.shown([sweep.Point({}, none)])
+    _, (figures,) = sweep.table_rows([sweep.Point({}, none)])
     assert figures[:2] == ["-", "-"]
-    figures = flat(asdict(none), ".")
+    figures = flatten(asdict(none), ".")
     assert {figures[f"{name}.{at}"] for name in ("ttft", "tpot", "latency") for at in ("mean", "p50", "p99")} == {None}
     assert json.loads(json.dumps(asdict(none)))["ttft"]["p90"] is None
-    assert sweep.as_csv([sweep.Point({}, none)]).splitlines()[1].count(",,") > 3
-    assert comparable(json.loads(json.dumps(asdict(none)))), "two such runs can be compared"
+    assert sweep.to_csv([sweep.Point({}, none)]).splitlines()[1].count(",,") > 3
+    assert is_comparable(json.loads(json.dumps(asdict(none)))), "two such runs can be compared"
     assert "ttft.p50" not in {change.name for change in compare(few.report, none)}
     (found, _, _) = capacity_plots(
         {"tried": [{"nodes": 2, "report": asdict(none)}], "objectives": {"ttft_s": 1.0, "tpot_s": 0.1, "attained": 0.9}}
@@ -272,9 +272,9 @@ def test_more_nodes_with_half_of_their_lanes_than_decode_are_refused(capsys) -> 
 
 
 def test_a_point_that_cannot_be_says_why_in_a_column_of_its_own() -> None:
-    points = sweep.sweep(sweep.points_of({"generate": 5}, [sweep.axis("nodes=1,4")]), sweep.here(1))
-    columns, rows = sweep.shown(points)
-    assert columns == [*sweep.SHOWN, sweep.WHY_NOT]
-    assert rows[0] == ["-"] * len(sweep.SHOWN) + ["the instance has 1 usable node, the pools need 2"]
+    points = sweep.sweep(sweep.expand_points({"generate": 5}, [sweep.parse_axis("nodes=1,4")]), sweep.local_runner(1))
+    columns, rows = sweep.table_rows(points)
+    assert columns == [*sweep.TABLE_COLUMNS, sweep.REASON_COLUMN]
+    assert rows[0] == ["-"] * len(sweep.TABLE_COLUMNS) + ["the instance has 1 usable node, the pools need 2"]
     assert rows[1][-1] == ""
-    assert sweep.shown(points[1:])[0] == [*sweep.SHOWN]
+    assert sweep.table_rows(points[1:])[0] == [*sweep.TABLE_COLUMNS]

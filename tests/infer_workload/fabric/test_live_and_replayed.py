@@ -9,7 +9,7 @@ import pytest
 
 from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.engine.request import InferenceRequest
-from infer_workload.experiments.experiment import generated, healthy_fabric, replay
+from infer_workload.experiments.experiment import generate_arrivals, healthy_fabric, replay
 from infer_workload.layout.deployment import lay_out
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.calibration import load_calibration
@@ -26,7 +26,7 @@ def test_the_same_arrivals_have_the_same_ttft_and_tpot(beside):
     slower = MeasuredContention(
         {frozenset(deployment.pools.decode): 60.0, frozenset(deployment.pools.prefill[0]): 90.0}
     )
-    arrivals = generated(REQUESTS, 5, 12.0)
+    arrivals = generate_arrivals(REQUESTS, 5, 12.0)
     replayed = replay(
         lay_out(fabric.with_contention(slower if beside else None), load_model(), load_calibration()),
         arrivals,

@@ -171,7 +171,7 @@ def test_a_batch_that_adapts(played, target_s):
     EnginePair(deployment_of(2, mtp=False, tpot_target_s=target_s)).play(played).agree()
 
 
-def test_what_these_cases_are_about_comes_to_pass():
+def test_the_cases_cover_what_they_are_meant_for():
     """Preemptions, waiting for room, and a batch bounded back: else the comparisons above would say little."""
     crowd = [(0.0, Submit(1, 4000, 400))] * 60
     full = EnginePair(deployment_of(2, batch_per_npu=4)).play([*crowd, (1.0, Submit(0, 4000, 400)), (2.0, Cancel(3))])

@@ -19,9 +19,9 @@ def test_spare_serves_no_later_than_a_free_node(count, start_s, share, steps):
     spares, now = Spares(count, start_s, share * start_s), 0.0
     for passes_s, members in steps:
         now += passes_s
-        spares.pass_on(now)
+        spares.advance(now)
         before = spares.ready
-        starts = spares.starts(members, now)
+        starts = spares.start(members, now)
         assert len(starts) == members
         assert all(at <= now + start_s for at in starts)
         assert before - spares.ready == min(before, members)

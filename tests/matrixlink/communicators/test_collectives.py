@@ -16,7 +16,7 @@ from benchmarks.fabric_traffic.collectives import (  # fmt: skip
     incast,
     kv_pull,
 )
-from benchmarks.fabric_traffic.completion import TOGETHER, run
+from benchmarks.fabric_traffic.completion import PROPORTIONAL, run
 from benchmarks.fabric_traffic.ub_paths import UbPaths
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
@@ -35,16 +35,16 @@ def busiest_link_ns(made):
 
 def test_dispatch_among_320_dies_takes_what_its_ports_take():
     step = all_to_all(range(320), 7168)[0]
-    striped = run(UbPaths.of(20).striped(step))
+    striped = run(UbPaths.for_nodes(20).striped(step))
     assert len(striped.at) == 714_560
-    assert striped.method == TOGETHER
+    assert striped.method == PROPORTIONAL
     assert striped.makespan == pytest.approx(319 * 7168 / DIE_GBPS, rel=1e-9)
-    hashed = UbPaths.of(20).hashed(step, seed=1)
+    hashed = UbPaths.for_nodes(20).hashed(step, seed=1)
     assert run(hashed).makespan >= busiest_link_ns(hashed) * (1 - 1e-9) > 11_666
 
 
 def test_eight_into_one_share_one_port():
-    made = UbPaths.of(9).striped(incast([16 * n for n in range(8)], 16 * 8, 1e6)[0])
+    made = UbPaths.for_nodes(9).striped(incast([16 * n for n in range(8)], 16 * 8, 1e6)[0])
     assert rates_now(made).max() <= 3.5 * (1 + 1e-12)
 
 
@@ -52,7 +52,7 @@ def test_a_lost_l2_chip_costs_what_it_carried():
     """One of 112: at least 0.9 % spread over all sub-planes, a fifteenth where its own sub-plane takes its load."""
     dies = np.arange(32)
     step = CollectiveStep(dies, (dies + 16) % 32, 1e6)
-    healthy, lost = UbPaths.of(2), UbPaths.of(2, frozenset({(3, 5)}))
+    healthy, lost = UbPaths.for_nodes(2), UbPaths.for_nodes(2, frozenset({(3, 5)}))
     whole = run(healthy.sprayed(step)).makespan
     assert whole == pytest.approx(1e6 / DIE_GBPS)
     assert 1.0089 <= run(lost.sprayed(step)).makespan / whole <= 1.02
@@ -61,14 +61,15 @@ def test_a_lost_l2_chip_costs_what_it_carried():
         assert on_links(made, made.size)[made.capacity == 0].sum() == 0
     table = all_to_all(range(320), 1024)[0]
     slower = (
-        run(UbPaths.of(20, frozenset({(3, 5)})).striped(table)).makespan / run(UbPaths.of(20).striped(table)).makespan
+        run(UbPaths.for_nodes(20, frozenset({(3, 5)})).striped(table)).makespan
+        / run(UbPaths.for_nodes(20).striped(table)).makespan
     )
     assert 1.0089 <= slower <= 1.10
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 40])
 def test_collectives_bring_everything_to_everyone_at_their_bound(count):
-    dies, size, paths = range(count), 1e6, UbPaths.of(3)
+    dies, size, paths = range(count), 1e6, UbPaths.for_nodes(3)
     assert duration(all_gather(dies, size), paths) == pytest.approx((count - 1) * size / DIE_GBPS)
     assert duration(all_reduce(dies, size), paths) == pytest.approx(2 * (count - 1) * size / count / DIE_GBPS)
     reached = {0}
@@ -84,7 +85,7 @@ def test_collectives_bring_everything_to_everyone_at_their_bound(count):
 def test_decode_dies_pull_from_fewer_prefill_dies_round_robin():
     step = kv_pull([0, 1], [16, 17, 18], 5e5)[0]
     assert step.source.tolist() == [0, 1, 0]
-    assert duration([step], UbPaths.of(2)) == pytest.approx(2 * 5e5 / DIE_GBPS)
+    assert duration([step], UbPaths.for_nodes(2)) == pytest.approx(2 * 5e5 / DIE_GBPS)
 
 
 def test_what_is_no_collective_is_refused():
@@ -93,7 +94,7 @@ def test_what_is_no_collective_is_refused():
             all_to_all(dies, 1)
     gone = frozenset((0, chip) for chip in range(16))
     with pytest.raises(InvalidField):
-        UbPaths.of(2, gone).striped(CollectiveStep(np.array([0]), np.array([16]), 1.0))
+        UbPaths.for_nodes(2, gone).striped(CollectiveStep(np.array([0]), np.array([16]), 1.0))
 
 
 @pytest.mark.parametrize(

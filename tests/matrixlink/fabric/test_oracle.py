@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import fabric_oracle
-from benchmarks.fabric_oracle import agrees, answer, expected, main
+from benchmarks.fabric_oracle import expected, main, matches, solve
 
 CASES = sorted((Path(__file__).parent / "oracle").glob("D*.json"))
 
@@ -15,7 +15,7 @@ CASES = sorted((Path(__file__).parent / "oracle").glob("D*.json"))
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
 def test_case(path, exact):
     case = json.loads(path.read_text())
-    assert agrees(expected(case), answer(case, exact))
+    assert matches(expected(case), solve(case, exact))
 
 
 FLUID = [path for path in CASES if json.loads(path.read_text())["rule"] == "fluid"]
@@ -25,9 +25,9 @@ FLUID = [path for path in CASES if json.loads(path.read_text())["rule"] == "flui
 def test_ends_of_many_flows_come_from_arrays(path, monkeypatch):
     monkeypatch.setattr(fabric_oracle, "EXACT_FLOWS_MAX", 0)
     case = json.loads(path.read_text())
-    found = answer(case)
+    found = solve(case)
     assert all(isinstance(end, float) for end in found["finish_ns"])
-    assert agrees(case["expect"]["finish_ns"], found["finish_ns"])
+    assert matches(case["expect"]["finish_ns"], found["finish_ns"])
 
 
 def test_all_cases_of_the_index_are_here():
@@ -40,7 +40,7 @@ def test_a_case_without_its_answer_is_answered(tmp_path):
     right = case.pop("expect")
     (tmp_path / "case.json").write_text(json.dumps(case))
     assert main([str(tmp_path / "case.json"), "--answer", str(tmp_path / "out.json")]) == 0
-    assert agrees(right, json.loads((tmp_path / "out.json").read_text()))
+    assert matches(right, json.loads((tmp_path / "out.json").read_text()))
 
 
 def test_a_wrong_answer_is_noticed(tmp_path):

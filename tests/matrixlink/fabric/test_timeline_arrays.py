@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks.fabric_oracles.floor_level import from_flows
 from benchmarks.fabric_oracles.timeline import Timeline
 from benchmarks.fabric_traffic import completion
-from benchmarks.fabric_traffic.completion import EXACT, TOGETHER, WINDOWS, run
+from benchmarks.fabric_traffic.completion import EXACT, PROPORTIONAL, WINDOWS, run
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing import native_kernel, rates
 from matrixlink.fabric.sharing.flow import Flow
@@ -75,7 +75,7 @@ def hashed(flows, seed=1):
 def test_flows_of_one_size_end_after_one_solve(way):
     together = traffic([28.0, 14.0], [[0, 1], [0, -1]], size=280.0, start=5.0)
     done = run(together)
-    assert (done.method, done.rate_solves) == (TOGETHER, 1)
+    assert (done.method, done.rate_solves) == (PROPORTIONAL, 1)
     assert done.at.tolist() == [25, 25]
 
 

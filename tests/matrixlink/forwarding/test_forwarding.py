@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fabric_traffic.element_events import back, drain, lost, undrain
+from benchmarks.fabric_traffic.element_events import drain, lost, recovered, undrain
 from matrixcommon.model.errors import InvalidField
 from matrixlink.forwarding.clos_shape import NONE, ClosShape
 from matrixlink.forwarding.element_state import ElementEvent, ElementState
@@ -178,7 +178,7 @@ def test_a_wrong_event_is_named_and_nothing_changes(event, field):
         tables.take([lost("l2", 0, 0, 3), event])
     assert refused.value.field == field
     assert (tables.l1 == whole.l1).all()
-    assert len(tables.take([back("l2", 0, 0, 3)])) == 0
+    assert len(tables.take([recovered("l2", 0, 0, 3)])) == 0
 
 
 @pytest.mark.parametrize(

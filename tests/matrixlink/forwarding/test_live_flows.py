@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fabric_traffic.element_events import back, drain, lost
+from benchmarks.fabric_traffic.element_events import drain, lost, recovered
 from benchmarks.fabric_traffic.table_quality import all_dies, permutations
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
@@ -126,7 +126,7 @@ def test_a_chip_lost_moves_its_flows_alone_and_touches_one_sub_plane():
     assert set(change.repathed) == set(crossing)
     assert set(flows.plane[change.rerated]) == {4}
     assert not any(len(flows.over(cable)) for cable in cables_of_chip(ClosShape(), 4, 9))
-    flows.take(tables.take([back("l2", 4, 0, 9)]))
+    flows.take(tables.take([recovered("l2", 4, 0, 9)]))
     again = LiveFlows(ForwardingTables(ClosShape()))
     again.put({"p": permutation()})
     assert (flows.rate == again.rate).all()

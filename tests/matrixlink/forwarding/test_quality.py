@@ -10,7 +10,7 @@ from benchmarks.fabric_traffic.element_events import lost
 from benchmarks.fabric_traffic.table_quality import (
     all_dies,
     all_to_all_factor,
-    all_to_all_slow_down,
+    all_to_all_slowdown,
     pattern_rates,
     permutations,
     shifts,
@@ -39,7 +39,7 @@ WHOLE, CHIP, CABLE = after(), after(lost("l2", 0, 0, 3)), after(lost("cable", 0,
 
 def test_whole_tables_are_even_and_shifts_run_at_full_rate():
     assert all_to_all_factor(WHOLE, 0) == 1.0
-    assert all_to_all_slow_down(WHOLE) == 1.0
+    assert all_to_all_slowdown(WHOLE) == 1.0
     assert pattern_rates(WHOLE, 2, shifts(ClosShape(), 9)).slowest == 28.0
 
 
@@ -47,23 +47,23 @@ def test_whole_tables_are_even_and_shifts_run_at_full_rate():
 def test_a_loss_is_spread_inside_the_sub_plane_and_weighed_over_all(tables):
     assert all_to_all_factor(tables, 0) == pytest.approx(51 / 47)  # 47 entries a cable, at most 4 more
     assert all_to_all_factor(tables, 1) == 1.0
-    assert all_to_all_slow_down(tables) <= 1.02
+    assert all_to_all_slowdown(tables) <= 1.02
 
 
 def test_one_chip_of_112_costs_at_least_its_part():
-    assert all_to_all_slow_down(CHIP) >= 112 / 111
+    assert all_to_all_slowdown(CHIP) >= 112 / 111
 
 
 @pytest.mark.parametrize("chips", [1, 2, 5, 15])
 def test_no_tables_carry_more_than_is_left(chips):
     tables = after(*(lost("l2", 0, 0, chip) for chip in range(chips)))
     assert all_to_all_factor(tables, 0) >= 16 / (16 - chips)
-    assert 112 / (112 - chips) <= all_to_all_slow_down(tables) <= 1.01 * 112 / (112 - chips)
+    assert 112 / (112 - chips) <= all_to_all_slowdown(tables) <= 1.01 * 112 / (112 - chips)
 
 
 def test_a_node_without_a_sub_plane_has_six_sevenths():
-    assert all_to_all_slow_down(after(lost("l1", 3, 9))) == pytest.approx(7 / 6)
-    assert all_to_all_slow_down(after(*(lost("l1", plane, 9) for plane in range(7)))) == float("inf")
+    assert all_to_all_slowdown(after(lost("l1", 3, 9))) == pytest.approx(7 / 6)
+    assert all_to_all_slowdown(after(*(lost("l1", plane, 9) for plane in range(7)))) == float("inf")
 
 
 def test_permutations_by_policy():

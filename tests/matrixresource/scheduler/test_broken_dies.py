@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.allocator.ledger_verbs import activate_due, claim, grow, hold, rebuilt, reserve, shrink
+from benchmarks.allocator.ledger_verbs import activate_due, claim, grow, hold, rebuild_index, reserve, shrink
 from benchmarks.allocator.node_repair import repair
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.ledger import Ledger
@@ -33,7 +33,7 @@ def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Placement) -> N
     assert members_of(ledger.index, shrink(ledger, "it", PlacementRequest(2, per), [1, 0, 2])) == {0, 1}
     smaller = shrink(ledger, "it", PlacementRequest(2, 1), [0, 1])
     assert smaller.parts == [(0, 0b1100), (1, 0b1100)]  # what is sound stays
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
@@ -48,7 +48,7 @@ def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
     rest = claim(ledger, "later", "rest", None, 12.0)
     assert rest is not None
     assert rest.whole == [(0, 0b01)]
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 def test_what_broke_before_its_time_is_promised_anew() -> None:

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from benchmarks.allocator.ledger_verbs import hold, rebuilt
+from benchmarks.allocator.ledger_verbs import hold, rebuild_index
 from matrixresource.scheduler.defragment import defragmentation
 from matrixresource.scheduler.defragment.search import pieces_of
 from matrixresource.scheduler.ledger import Ledger
@@ -52,10 +52,10 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
     for move in found.moves:
         ledger.take(move.name, move.new)
         ledger.allocations[move.name].place = move.new
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
     assert capacity_metrics.largest_blocks(ledger.index)[over] == found.after >= request.nodes > found.before
     hold(ledger, "gang", request, found.place, 0.0)
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 def test_a_tenant_steps_aside_for_one_that_must_move() -> None:

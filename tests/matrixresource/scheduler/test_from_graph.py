@@ -20,11 +20,11 @@ from benchmarks.allocator.capacity_graph import (
     hold,
     holders_of,
     index_of,
-    let_go,
     nodes_of,
+    remove,
     shape_of,
 )
-from benchmarks.allocator.ledger_verbs import rebuilt
+from benchmarks.allocator.ledger_verbs import rebuild_index
 from benchmarks.allocator.node_repair import repair
 from matrixresource.scheduler.changes import minimal_move_layout
 from matrixresource.scheduler.explain import explain
@@ -78,7 +78,7 @@ class Followed(RuleBasedStateMachine):
         expected = Search(self.graph).fits(spec)
         place, evicted = self.ledger.allocate(f"j{self.count}", spec, float(self.count))
         for name in evicted:
-            let_go(self.graph, name)
+            remove(self.graph, name)
         if place is not None:
             hold(self.graph, f"j{self.count}", place)
         event("fits" if expected else "does not fit")
@@ -89,7 +89,7 @@ class Followed(RuleBasedStateMachine):
         if living := sorted(self.ledger.allocations):
             name = living[which % len(living)]
             self.ledger.release(name)
-            let_go(self.graph, name)
+            remove(self.graph, name)
 
     @rule(node=st.integers(0, SMALL.all_nodes - 1))
     def fail(self, node: int) -> None:
@@ -97,7 +97,7 @@ class Followed(RuleBasedStateMachine):
         moved, lost = repair(self.ledger, node)
         self.graph.nodes[node]["up"] = False
         for name in [*moved, *lost]:
-            let_go(self.graph, name)
+            remove(self.graph, name)
         for name, place in moved.items():
             hold(self.graph, name, place)
         if lost and not moved:
@@ -154,7 +154,7 @@ def test_spares_may_need_a_second_supernode(spec: PlacementRequest) -> None:
     assert place is not None
     assert minimal_move_layout.satisfies(ledger, spec, place)
     assert len(nodes_in(ledger.index, place.spares)) == spec.spares
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 TestFollowed = Followed.TestCase

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.allocator.ledger_verbs import hold, rebuilt, touched
+from benchmarks.allocator.ledger_verbs import allocations_on, hold, rebuild_index
 from benchmarks.allocator.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.ledger import Ledger
@@ -77,8 +77,8 @@ def test_a_cabinet_of_many_nodes() -> None:
     place, _ = ledger.allocate("a", PlacementRequest(13), 0.0)
     assert place is not None
     assert place.whole == [(0, (1 << 13) - 1)]
-    assert ledger.index.state() == rebuilt(ledger).state()
-    assert isinstance(rebuilt(ledger), FreeCapacityIndex)
+    assert ledger.index.state() == rebuild_index(ledger).state()
+    assert isinstance(rebuild_index(ledger), FreeCapacityIndex)
 
 
 def test_a_lost_node_takes_its_cell_along_only_when_its_cabinet_is_full() -> None:
@@ -115,17 +115,17 @@ def test_a_shape_goes_to_another_process_and_back() -> None:
 def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("gang", PlacementRequest(2, required_domain="cabinet"), 0.0)
-    lost = next(node for node in range(4) if "gang" in touched(ledger, node))
+    lost = next(node for node in range(4) if "gang" in allocations_on(ledger, node))
     ledger.set_up(lost, False)
-    assert touched(ledger, lost) == ["gang"]
+    assert allocations_on(ledger, lost) == ["gang"]
     place = ledger.fail_over("gang", lost)
     assert place is not None, "the cabinet has no other node: the next best is another cabinet"
     assert ledger.allocations["gang"].request.preferred_domain == "cabinet"
-    assert touched(ledger, lost) == []
+    assert allocations_on(ledger, lost) == []
     for node in range(4):
         ledger.set_up(node, False)
     before = ledger.allocations["gang"].request
-    lost = next(node for node in range(4) if "gang" in touched(ledger, node))
+    lost = next(node for node in range(4) if "gang" in allocations_on(ledger, node))
     assert ledger.fail_over("gang", lost) is None
     assert ledger.allocations["gang"].request == before
 

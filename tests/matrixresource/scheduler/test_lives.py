@@ -19,7 +19,7 @@ from benchmarks.allocator.ledger_verbs import (
     extend,
     grow,
     move,
-    rebuilt,
+    rebuild_index,
     reserve,
     shrink,
 )
@@ -139,7 +139,7 @@ class Machine(RuleBasedStateMachine):
     def change(self, name: str, event: dict[str, Any], place: Placement | None) -> dict[str, Any] | None:
         if place is None:
             return None
-        reported = self.replay.written(place)
+        reported = self.replay.placement_document(place)
         self.accountant.change(name, {"t": self.now} | event, reported)
         return reported
 
@@ -228,7 +228,7 @@ class Machine(RuleBasedStateMachine):
         event = {"op": "alloc", "t": self.now} | asked | {"lease_s": start + stay - self.now}
         place = reserve(self.replay.ledger, name, request_of(event, self.now), start, start + stay)
         if place is not None:
-            reported = self.replay.written(place)
+            reported = self.replay.placement_document(place)
             self.accountant.promise(name, Promise(event, reported, self.now, start, start + stay))
 
     @rule(seconds=st.integers(1, 10))
@@ -245,7 +245,7 @@ class Machine(RuleBasedStateMachine):
         waiting = {name for name, promise in accountant.promised.items() if promise.start <= self.now}
         assert {*current, *failed} == waiting
         for name, place in current.items():
-            promise, reported = accountant.promised.pop(name), self.replay.written(place)
+            promise, reported = accountant.promised.pop(name), self.replay.placement_document(place)
             accountant.check(name, promise.event, reported, before=promise.place)
             accountant.live[name] = Tenant(promise.event, reported, self.now)
             assert not accountant.broken & set(accountant.dies_of(reported))
@@ -266,8 +266,8 @@ class Machine(RuleBasedStateMachine):
         if place is None:
             assert not whole
             return
-        reported = self.replay.written(place)
-        rest = self.replay.written(ledger.allocations[name].place) if name in ledger.allocations else {}
+        reported = self.replay.placement_document(place)
+        rest = self.replay.placement_document(ledger.allocations[name].place) if name in ledger.allocations else {}
         pieces = accountant.dies_of(reported) + accountant.dies_of(rest)
         assert sorted(pieces) == sorted(accountant.dies_of(tenant.place))
         for key in ("cpu", "mem"):
@@ -311,7 +311,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def the_index_is_what_it_would_be_anew(self) -> None:
-        index, anew = self.replay.ledger.index, rebuilt(self.replay.ledger)
+        index, anew = self.replay.ledger.index, rebuild_index(self.replay.ledger)
         assert index.state() == anew.state()
         assert (index.dies, index.cpus, index.mem) == (anew.dies, anew.cpus, anew.mem)
         assert (index.faulty_dies, index.idle_faulty) == (anew.faulty_dies, anew.idle_faulty)

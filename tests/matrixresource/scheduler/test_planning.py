@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.allocator.ledger_verbs import hold, rebuilt
+from benchmarks.allocator.ledger_verbs import hold, rebuild_index
 from benchmarks.allocator.node_repair import repair
 from benchmarks.placement import request_of
 from matrixresource.scheduler.changes.trial import trial
@@ -139,7 +139,7 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
     spread = DomainConstraint("cabinet", 1) if seed % 4 == 0 else None
     request = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
     reported = explain.answer(ledger, request, 5.0)
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
     for change in reported.changes:
         with trial(ledger) as released:
             assert change.kind != "release" or released.fits_without(change.names, request)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.allocator.ledger_verbs import hold, rebuilt
+from benchmarks.allocator.ledger_verbs import hold, rebuild_index
 from benchmarks.allocator.node_repair import repair
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -134,7 +134,7 @@ def test_who_holds_a_closed_node_keeps_it_through_trials() -> None:
     place = ledger.allocations["gang"].place
     ledger.give("gang", place)
     ledger.take("gang", place)
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 def test_another_number_of_nodes_changes_nothing_else() -> None:

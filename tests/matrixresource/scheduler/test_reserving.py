@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from benchmarks.allocator.ledger_verbs import activate_due, claim, expire, extend, rebuilt, reserve
+from benchmarks.allocator.ledger_verbs import activate_due, claim, expire, extend, rebuild_index, reserve
 from matrixresource.scheduler.changes import advance_reservation, preemption
 from matrixresource.scheduler.explain import earliest_start
 from matrixresource.scheduler.ledger import Ledger
@@ -32,7 +32,7 @@ def test_who_leaves_before_may_use_it_and_nobody_else() -> None:
     assert ledger.choose(PlacementRequest(2, lease_end=91.0)) is None
     assert ledger.allocate("quick", PlacementRequest(8, lease_end=50.0), 0.0)[0] is not None
     assert extend(ledger, "quick", 51.0) is False
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:

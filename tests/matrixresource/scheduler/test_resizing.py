@@ -8,7 +8,7 @@ from itertools import combinations
 
 import pytest
 
-from benchmarks.allocator.ledger_verbs import grow, move, rebuilt, resized, shrink
+from benchmarks.allocator.ledger_verbs import grow, move, rebuild_index, resize_allocation, shrink
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.placement_arithmetic import members_of, nodes_in
@@ -76,7 +76,7 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
     )
     place = move(ledger, "it", request)
     assert (len(own & members_of(ledger.index, place)) if place else None) == most
-    assert ledger.index.state() == rebuilt(ledger).state()
+    assert ledger.index.state() == rebuild_index(ledger).state()
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -138,11 +138,11 @@ def test_the_last_ranks_go_and_what_stays_does_not_move() -> None:
 def test_more_of_one_thing_and_less_of_another() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     ledger.allocate("it", PlacementRequest(4, spares=2), 0.0)
-    place = resized(ledger, "it", PlacementRequest(2, spares=1, cpus=8), [3, 2, 1, 0])
+    place = resize_allocation(ledger, "it", PlacementRequest(2, spares=1, cpus=8), [3, 2, 1, 0])
     assert place is not None
     assert members_of(ledger.index, place) == {2, 3}
     assert sum(n for _, n in place.cpus) == 8
-    wider = resized(ledger, "it", PlacementRequest(6, cpus=2), [3, 2])
+    wider = resize_allocation(ledger, "it", PlacementRequest(6, cpus=2), [3, 2])
     assert wider is not None
     assert {2, 3} < members_of(ledger.index, wider)
     assert (wider.spares, sum(n for _, n in wider.cpus)) == ([], 2)

@@ -60,23 +60,29 @@ def autoscale(
     For comparison it shows the fewest fixed nodes that meet the objectives. The decisions are MatrixCompute's own; the
     load is a fluid approximation, so compare rows, and try the best one on a stack.
     """
-    from infer_workload.experiments.autoscale import check, fewest_fixed, play, read_policy, varied
+    from infer_workload.experiments.autoscale import (
+        check_supported,
+        min_fixed_size,
+        read_policy,
+        simulate,
+        with_changes,
+    )
 
     document = _document(file)
     policy = read_policy(document)
     spec: dict[str, Any] = document.get("spec", document)
     axes = _axes(over or [])
     points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    policies = [read_policy(varied(spec, changes)) for changes in points]
+    policies = [read_policy(with_changes(spec, changes)) for changes in points]
     for each in (policy, *policies):
-        check(each)
+        check_supported(each)
     keeping.check()
     with translating_errors():
-        asked = _trace(trace, generate, rate, seed).swinging(swing, period)
+        asked = _trace(trace, generate, rate, seed).with_swing(swing, period)
         rows: list[tuple[dict[str, Any], Outcome]] = []
         for changes, one in zip(points, policies, strict=True):
-            rows.append((changes, play(asked, one, ttft_s=ttft, tpot_s=tpot, start_s=start)))
-        nodes, static = fewest_fixed(asked, policy, attained, ttft_s=ttft, tpot_s=tpot)
+            rows.append((changes, simulate(asked, one, ttft_s=ttft, tpot_s=tpot, start_s=start)))
+        nodes, static = min_fixed_size(asked, policy, attained, ttft_s=ttft, tpot_s=tpot)
     objectives = {"ttft_s": ttft, "tpot_s": tpot, "attained": attained}
     played = [{"varied": changes, **asdict(outcome)} for changes, outcome in rows]
     found = {"points": played, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}
@@ -131,10 +137,10 @@ def _document(file: Path) -> dict[str, Any]:
 
 def _axes(over: list[str]) -> dict[str, list[Any]]:
     """Parse values by field: numbers, true, false, or else text (YAML would read Off as false)."""
-    from infer_workload.experiments.sweep import named_values
+    from infer_workload.experiments.sweep import parse_named_values
 
     axes: dict[str, list[Any]] = {}
-    for name, words in map(named_values, over):
+    for name, words in map(parse_named_values, over):
         if name in axes:
             raise InvalidField(f"{name} is varied twice", field="--over")
         axes[name] = [_value(word) for word in words]
@@ -155,11 +161,11 @@ def _value(text: str) -> Any:
 
 def _trace(trace: Path | None, generate: int | None, rate: float, seed: int) -> Trace:
     from infer_workload.experiments.autoscale import Trace
-    from infer_workload.experiments.experiment import generated
+    from infer_workload.experiments.experiment import generate_arrivals
     from infer_workload.traffic.generator import read_trace
 
     if (trace is None) == (generate is None):
         raise InvalidField("give either --trace FILE or --generate N", field="--trace")
     if trace is None:
-        return Trace(generated(generate or 0, seed, rate), "--generate")
+        return Trace(generate_arrivals(generate or 0, seed, rate), "--generate")
     return Trace(read_trace(trace))

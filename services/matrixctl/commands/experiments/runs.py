@@ -100,9 +100,9 @@ def what_if(
     changes = compare_reports(first.report, second.report, made)
 
     def kept_report() -> KeptReport:
-        from infer_workload.reports.study_plots import beside_plots
+        from infer_workload.reports.study_plots import comparison_plots
 
-        drawn = beside_plots(first.requests, second.requests)
+        drawn = comparison_plots(first.requests, second.requests)
         return changes_report("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes, drawn)
 
     keeping.store(kept_report, html)
@@ -121,12 +121,12 @@ def compare(
 
     `report compare` does the same with two kept reports.
     """
-    from infer_workload.experiments.comparison import read
+    from infer_workload.experiments.comparison import parse_report
 
     documents = []
     for path, field in ((before, "BEFORE"), (after, "AFTER")):
         try:
-            documents.append(read(path.read_text(encoding="utf-8"), field))
+            documents.append(parse_report(path.read_text(encoding="utf-8"), field))
         except (OSError, UnicodeDecodeError) as wrong:
             raise InvalidField(f"{path} cannot be read: {file_error_message(wrong)}", field=field) from wrong
     keeping.check(html)

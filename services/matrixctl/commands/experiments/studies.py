@@ -60,17 +60,17 @@ def sweep(
     Parameters are the options of `experiment run`. The outcome does not depend on the number of workers.
     """
     from infer_workload.experiments import sweep as sweeps
-    from infer_workload.experiments.ray_cluster import on_ray
+    from infer_workload.experiments.ray_cluster import ray_runner
 
-    axes = [sweeps.axis(text) for text in over or ()]
-    points = sweeps.points_of(options.given(), axes)
+    axes = [sweeps.parse_axis(text) for text in over or ()]
+    points = sweeps.expand_points(options.given(), axes)
     keeping.check(html, csv)
     processes = workers or os.cpu_count() or 1
-    runner = sweeps.here(processes) if ray is None else on_ray(ray, processes)
+    runner = sweeps.local_runner(processes) if ray is None else ray_runner(ray, processes)
     with translating_errors(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
     made = provenance("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
-    names, figures = sweeps.shown(found)
+    names, figures = sweeps.table_rows(found)
     columns = [*(axis.parameter for axis in axes), *names]
     rows = [
         [*(f"{value}" for value in point.varied.values()), *each] for point, each in zip(found, figures, strict=True)
@@ -78,7 +78,7 @@ def sweep(
     document = {"made_by": made, "points": [point.row() for point in found]}
     title = f"Sweep over {', '.join(axis.parameter for axis in axes)}"
     keeping.store(lambda: table_report("sweep", title, made, document, columns, rows, plots(found, axes)), html)
-    write_output(csv, sweeps.as_csv(found), "--csv")
+    write_output(csv, sweeps.to_csv(found), "--csv")
     if not print_for_programs(document, output):
         table(columns, rows)
 
@@ -126,7 +126,7 @@ def capacity(
 ) -> None:
     """Find the fewest nodes on which requests meet their objectives."""
     from infer_workload.experiments import sweep as sweeps
-    from infer_workload.experiments.capacity import fewest_nodes
+    from infer_workload.experiments.capacity import min_nodes
 
     if least > most:
         raise InvalidField(f"{least} is more than --most {most}", field="--least")
@@ -142,7 +142,7 @@ def capacity(
             if show:
                 show(min(count, sizes), sizes, counted(point.varied["nodes"], "node"))
 
-        found = fewest_nodes(trial, attained, least, most, tried)
+        found = min_nodes(trial, attained, least, most, tried)
     more = [f"--attained={attained}", f"--least={least}", f"--most={most}"]
     made = provenance("capacity", trial, *more)
     document = {
@@ -153,7 +153,7 @@ def capacity(
         "tried": [{"nodes": each.varied["nodes"], "report": asdict(each.report) if each.report else None,
                    "why_not": each.why_not} for each in found.tried],
     }  # fmt: skip
-    names, figures = sweeps.shown(found.tried)
+    names, figures = sweeps.table_rows(found.tried)
     columns = ("nodes", *names)
     rows = [(each.varied["nodes"], *shown) for each, shown in zip(found.tried, figures, strict=True)]
     title = f"Fewest nodes that meet the objectives: {found.nodes or f'more than {most}'}"

@@ -129,7 +129,7 @@ def validate(html: Html = None, output: Output = OutputFormat.TABLE) -> None:
     efficiencies alone. Further tables: each fitted row predicted from the others, the constants with their uncertainty,
     and the gain from each mechanism of the paper, for which the published outcome is not used.
     """
-    from infer_workload.experiments.validation.tables import text
+    from infer_workload.experiments.validation.tables import format_text
     from infer_workload.experiments.validation.validation import validate as compared
 
     check_writable(html, "--html")
@@ -154,4 +154,4 @@ def validate(html: Html = None, output: Output = OutputFormat.TABLE) -> None:
         )
         write_output(html, whole, "--html")
     if not print_for_programs(found.document(), output):
-        typer.echo(text(found), nl=False)
+        typer.echo(format_text(found), nl=False)

@@ -171,14 +171,14 @@ async def test_only_changes_are_reported():
     assert all("r2" in name for name in ports.loads)
 
 
-async def test_what_an_earlier_life_left_is_taken_away_and_others_loads_are_not():
+async def test_loads_of_a_former_process_are_removed_and_others_kept():
     ports = FakePorts("infer-gone", "infer-r1", "by-hand")
     await WorkloadTraffic(ports).sync_loads([live_deployment()], 0.0)
     assert {name for name in ports.loads if "infer-r1" not in name} == {"by-hand"}
     assert isinstance(ports.loads["infer-r1"], WorkloadLoad)
 
 
-async def test_a_start_without_deployments_takes_leftovers_away():
+async def test_a_start_without_deployments_removes_leftover_loads():
     ports = FakePorts("infer-gone", "by-hand")
     await WorkloadTraffic(ports).sync_loads([], 0.0)
     assert set(ports.loads) == {"by-hand"}
@@ -213,7 +213,7 @@ def test_ports_that_others_fill_slow_kv_and_cache():
     assert halved == pytest.approx([rate / 2 for rate in whole])
 
 
-def test_a_pool_without_a_way_stands_still_and_goes_on_from_there():
+def test_a_pool_without_a_path_stops_and_resumes():
     engine = live_deployment().engine
     decode = frozenset(engine.deployment.pools.decode)
     steps, at = engine.pool.steps, engine.now
