@@ -225,7 +225,7 @@ _RULES: dict[str, Any] = {
     "anti_affinity": _no_anti_affinity,
     "cell": lambda ledger, request: f"no supernode has room for them in blocks of {request.cabinet_block} per cabinet",
     "block": lambda ledger, request: (
-        f"they cannot be divided into blocks of {request.block} that each fit in one supernode"
+        f"they cannot be divided into blocks of {request.supernode_block} that each fit in one supernode"
     ),
     "avoid": lambda ledger, request: "they would only fit on nodes that excludeNodes rules out",
     "spares": lambda ledger, request: f"the members fit, but not together with {counted(request.spares, 'spare')}",

@@ -96,3 +96,15 @@ def test_members_are_spread_whatever_they_have_of_their_nodes(
     members = ["-".join(each.node.split("-")[:cut]) for each in found.members if each.role == "member"]
     assert len(set(members)) == 2
     machine.check()
+
+
+def test_refusal_names_the_block_that_fits_in_no_supernode(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, supernodes=2, spec=load_spec(three_cabinets()))
+    machine.ask("one", nodes=3)
+    machine.ask("two", nodes=3, antiAffinity={"allocations": ["one"], "level": "supernode"})
+    placement = {"policy": "pack", "level": "supernode", "blocks": [{"nodes": 10, "level": "supernode"}]}
+    with pytest.raises(
+        InsufficientCapacity, match="cannot be divided into blocks of 10 that each fit in one supernode"
+    ):
+        machine.ask("job", nodes=10, placement=placement)
+    machine.ask("job", nodes=10, placement={"policy": "pack", "level": "supernode"})
