@@ -36,7 +36,7 @@ class ResourceClient(ServiceClient):
         request = CordonRequest.model_validate({"nodes": nodes, "cabinets": cabinets, "by": by})
         return (await self._ask(CordonView, "POST", "/v1/node-cordons", request)).nodes
 
-    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> NodeView:
+    async def call_node_verb(self, node: str, verb: str, reason: str, firmware: str | None = None) -> NodeView:
         """Call one of a node's verbs: service, recover, update to a firmware ..."""
         body = {"reason": reason} | ({"firmware": firmware} if firmware is not None else {})
         return await self._ask(NodeView, "POST", at("nodes", node, f":{verb}"), body)
@@ -112,28 +112,30 @@ class ResourceClient(ServiceClient):
         return await self._report(ReportAnswer, "/v1/node-reports", reports)
 
 
-class NewestTopology:
+class TopologyVersionCache:
     """The name of the newest topology version. It is fetched again after the watch of versions announced a new one, and
     on every call while there is no watch. `hear` receives the watch's events; `changed` is called for each."""
 
     def __init__(self, resource: ResourceClient) -> None:
         self._resource = resource
-        self._heard, self._times = False, 0
-        self._known: str | None = None
+        self._watching, self._event_count = False, 0
+        self._cached: str | None = None
         self.changed: Callable[[], None] = lambda: None
 
-    async def hear(self, event: WatchEvent | None) -> None:
+    async def handle_event(self, event: WatchEvent | None) -> None:
         """A version, or None if the watch broke off and events may have been missed."""
-        self._heard, self._known = event is not None, None
-        self._times += 1
+        self._watching, self._cached = event is not None, None
+        self._event_count += 1
         self.changed()
 
     async def name(self) -> str:
         """The name; empty before the first version. Raises Unavailable."""
-        if self._known is not None:
-            return self._known
-        times = self._times
+        if self._cached is not None:
+            return self._cached
+        event_count = self._event_count
         found = await self._resource.topology_version()
-        if self._heard and times == self._times:  # otherwise a newer version may have been announced meanwhile
-            self._known = found
+        if (
+            self._watching and event_count == self._event_count
+        ):  # otherwise a newer version may have been announced meanwhile
+            self._cached = found
         return found

@@ -144,7 +144,7 @@ class Stack(InProcessStack):
     async def _recovered(self) -> bool:
         for node in await self.resource.nodes():
             if (node.state, node.state_reason) == ("Quarantined", "Flapping"):
-                await self.resource.ask_node(node.name, "recover", "it was looked at")
+                await self.resource.call_node_verb(node.name, "recover", "it was looked at")
         return await self._enrolled()
 
     async def _nothing_lent(self) -> bool:

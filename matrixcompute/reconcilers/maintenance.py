@@ -217,7 +217,7 @@ class MaintenanceReconciler:
                 await control_plane.delete_drain(owner)
             else:
                 firmware = spec.firmware if request.action is Action.UPDATE else None
-                await control_plane.ask_node(request.target, request.action.value, reason, firmware)
+                await control_plane.call_node_verb(request.target, request.action.value, reason, firmware)
         except MatrixError as refused:
             log.info(
                 "a maintenance was refused", extra={"maintenance": name, "of": request.target, "why": refused.message}

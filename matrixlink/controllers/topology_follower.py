@@ -14,7 +14,7 @@ from typing import Any
 from matrixcommon.model.errors import InvalidField
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import WiringRow
-from matrixresource.client import NewestTopology, ResourceClient
+from matrixresource.client import ResourceClient, TopologyVersionCache
 from matrixresource.contract.topology import SupernodeWiring
 from matrixresource.topology import Supernode
 from matrixresource.topology.compiled import compiled_document
@@ -31,7 +31,7 @@ class TopologyFollower:
     def __init__(self, slice_controller: SliceController, resource: ResourceClient) -> None:
         self._slice_controller = slice_controller
         self._resource = resource
-        self.newest = NewestTopology(resource)
+        self.newest = TopologyVersionCache(resource)
         self._known: dict[str, str] = {}
         """By supernode, the topology version at which its graph was fetched."""
 

@@ -28,7 +28,7 @@ from matrixresource.agent.fault_catalogue import (
     FaultKind,
 )
 from matrixresource.contract.nodes import IN_PLACE, NodeInventory
-from matrixresource.nodes.expected_inventory import inventory, port_names
+from matrixresource.nodes.expected_inventory import build_inventory, port_names
 from matrixresource.nodes.fault_levels import level_of
 from matrixresource.topology.deviations import as_built
 from matrixresource.topology.loading import load_spec
@@ -161,7 +161,7 @@ class EmulatedNode:
         return self.powered and not self.ports and not self.silent
 
     def _read_inventory(self) -> NodeInventory:
-        return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=self.firmware)
+        return build_inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=self.firmware)
 
     def flash(self, firmware: str) -> None:
         """Install another firmware."""

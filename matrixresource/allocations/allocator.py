@@ -47,7 +47,7 @@ from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import TopologyHeadRow
 
-FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
+IMMUTABLE_FIELDS = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
 """Fields that cannot change in place: for another placement an allocation is moved, for the others it is recreated."""
 
 
@@ -115,7 +115,7 @@ class Allocator:
                 self._assignments.request_deploy(session, node, allocation)
             for part in self._store.parts(session, name):
                 if not part.releasing:
-                    self._assignments.ask_part(session, self._store.node(session, NodeName(part.node)), part)
+                    self._assignments.request_part(session, self._store.node(session, NodeName(part.node)), part)
             self._reconcile(session, allocation)
         return allocation.shown()
 
@@ -126,7 +126,7 @@ class Allocator:
             ledger = self.ledger.open(session)
             allocation = self._get_unreleased(session, name)
             until = self._clock.now() + lease_s
-            self.ledger.touched()
+            self.ledger.invalidate()
             if not advance_reservation.extend(ledger, name, until):
                 raise Conflict(
                     f"{name!r} cannot keep its nodes until {timestamp(until)}: a reservation needs them before"
@@ -146,7 +146,7 @@ class Allocator:
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             allocation = self._get_unreleased(session, name)
-            request = self._checked_move(session, allocation, request)
+            request = self._validate_move(session, allocation, request)
             if request.spec_dict() != allocation.moving_to:
                 check_request(session, name, request, allocation.spec())
             ranks = self._moves.begin(session, allocation, request)
@@ -177,10 +177,10 @@ class Allocator:
         with self._store.transaction() as session:
             self.ledger.open(session)
             allocation = self._get_unreleased(session, name)
-            request = self._checked_move(session, allocation, request)
+            request = self._validate_move(session, allocation, request)
             self._moves.check_under_way(allocation, request)
             members = self.ledger.placement_request(request).nodes
-            self._cut_over(session, allocation, request, self._moves.ready(session, allocation, members))
+            self._cut_over(session, allocation, request, self._moves.ready_ranks(session, allocation, members))
             self._reconcile(session, allocation)
         return allocation.shown()
 
@@ -189,7 +189,7 @@ class Allocator:
         with self._store.transaction() as session:
             self.ledger.open(session)
             allocation = self._store.allocation(session, name)
-            self._moves.give_up(session, allocation)
+            self._moves.abort(session, allocation)
             self._reconcile(session, allocation)
         return allocation.shown()
 
@@ -203,9 +203,9 @@ class Allocator:
         with self._store.transaction() as session:
             self.ledger.open(session)
             allocation = self._get_unreleased(session, name)
-            if self._failover.for_node(session, allocation, node):
+            if self._failover.replace_node(session, allocation, node):
                 allocation.generation += 1
-                self._bind_again(allocation)
+                self._rebind(allocation)
                 allocation.labels = {**allocation.labels, REPLACEMENT_LABEL: f"{node}.{reason}"[:63]}
                 self._failover.refill(session, allocation)
                 self._reconcile(session, allocation)
@@ -213,14 +213,14 @@ class Allocator:
 
     def replenish(self) -> int:
         """Take free nodes for allocations that lack spares. Return how many. Run when nodes come back."""
-        taken = 0
+        added = 0
         with self._store.transaction() as session:
             self.ledger.open(session)
             for allocation in self._store.allocations(session):
                 if allocation.state != "Releasing":
-                    taken += self._failover.refill(session, allocation)
+                    added += self._failover.refill(session, allocation)
                     self._reconcile(session, allocation)
-        return taken
+        return added
 
     @decision
     def release(self, name: str) -> AllocationView | None:
@@ -258,8 +258,8 @@ class Allocator:
             within = [name for cabinet in cabinets for name in self._store.names_in(session, cabinet)]
             nodes = self._store.nodes(session, list(dict.fromkeys([*names, *within])))
             if not nodes:
-                asked = [str(name) for name in (*names, *cabinets)]
-                listed = ", ".join(asked[:5]) + (f" and {len(asked) - 5} more" if len(asked) > 5 else "")
+                requested = [str(name) for name in (*names, *cabinets)]
+                listed = ", ".join(requested[:5]) + (f" and {len(requested) - 5} more" if len(requested) > 5 else "")
                 raise NotFound(f"no nodes found for {listed}", field="nodes" if names else "cabinets")
             for node in nodes:
                 node.cordon(by, True)
@@ -283,7 +283,7 @@ class Allocator:
     def _create(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         allocation_request = self.ledger.placement_request(request, now)
-        quotas.check(session, request)
+        quotas.check_quota(session, request)
         preempted: list[str] = []
         if request.reservation is not None:
             place: Placement | None
@@ -320,14 +320,14 @@ class Allocator:
         if allocation.state == "Releasing":
             raise Conflict(f"allocation {allocation.name!r} is being released; wait until it is gone")
         before = allocation.spec()
-        for field in FIXED:
+        for field in IMMUTABLE_FIELDS:
             if getattr(request, field) != getattr(before, field):
                 name = "npusPerNode" if field == "npus_per_node" else field
                 raise Conflict(f"{name} cannot change in place; move the allocation with PUT .../move", field=name)
         allocation.labels = {**request.labels, **system_labels(allocation.labels)}
         same = request.spec_dict() == allocation.request
         if allocation.moving_to is not None and not (same and allocation.moving_to == allocation.request):
-            self._moves.give_up(session, allocation)  # a relocation leaves the spec as it is
+            self._moves.abort(session, allocation)  # a relocation leaves the spec as it is
         if same:
             return
         now, expires_at = self._clock.now(), allocation.expires_at  # as renewed, or as set by its reservation
@@ -336,16 +336,16 @@ class Allocator:
         allocation_request = self.ledger.placement_request(request, now)
         allocation_request = changed_to(
             allocation_request,
-            excluded_nodes=allocation_request.excluded_nodes | self.ledger.wiping(session, allocation.name),
+            excluded_nodes=allocation_request.excluded_nodes | self.ledger.nodes_being_wiped(session, allocation.name),
             lease_end=NEVER if expires_at is None else expires_at,
         )
-        quotas.check(session, request, allocation)
+        quotas.check_quota(session, request, allocation)
         if allocation_request.npus_per_node != self.ledger.ledger.allocations[allocation.name].request.npus_per_node:
             raise Conflict("the NPUs per node cannot change in place", field="npus")
         roles = self._resizing.roles(session, allocation)
         place, preempted = self._resizing.place(session, allocation, allocation_request, request.exclude_nodes, now)
         if place is None:
-            missing = self._resizing.missing(allocation, allocation_request)
+            missing = self._resizing.missing_request(allocation, allocation_request)
             raise refusal(self._store.nodes(session), self.ledger, missing, allocation.name)
         for victim in preempted:
             self._preempt(session, self._store.allocation(session, victim), allocation, place)
@@ -359,8 +359,8 @@ class Allocator:
         )
         if apply_placement(session, self._store, self._assignments, self.ledger, allocation, place):
             allocation.generation += 1
-            self._resizing.note(session, allocation, roles, now)
-            self._bind_again(allocation)
+            self._resizing.record_growth(session, allocation, roles, now)
+            self._rebind(allocation)
         self.ledger.refresh(session, allocation)
         self._failover.refill(session, allocation)
 
@@ -370,16 +370,16 @@ class Allocator:
         allocation.labels = {**request.labels, **system_labels(allocation.labels)}
         if self._moves.cut_over(session, allocation, request, ranks):
             allocation.generation += 1
-            self._bind_again(allocation)
+            self._rebind(allocation)
         self._failover.refill(session, allocation)
 
-    def _checked_move(
+    def _validate_move(
         self, session: Session, allocation: AllocationRow, request: AllocationRequest
     ) -> AllocationRequest:
         """Check a request to move against project and quota, and keep the lease: a move never changes it."""
         if request.project != allocation.project:
             raise Conflict("an allocation cannot change its project", field="project")
-        quotas.check(session, request, allocation)
+        quotas.check_quota(session, request, allocation)
         return request.model_copy(update={"lease_s": allocation.spec().lease_s})
 
     def _release(self, session: Session, allocation: AllocationRow) -> None:
@@ -388,11 +388,11 @@ class Allocator:
         allocation.move("Releasing")
         allocation.generation += 1
         for node in self._store.allocated_to(session, allocation.name):
-            self._assignments.ask_clean(session, node)
+            self._assignments.request_clean(session, node)
         for part in self._store.parts(session, allocation.name):
-            self._assignments.drop(session, part)
+            self._assignments.release_part(session, part)
 
-    def _bind_again(self, allocation: AllocationRow) -> None:
+    def _rebind(self, allocation: AllocationRow) -> None:
         if allocation.bound and allocation.state in ("Bound", "Degraded"):
             allocation.move("Binding")
 

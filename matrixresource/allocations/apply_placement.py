@@ -33,26 +33,26 @@ def apply_placement(
     """
     rows = store.allocated_to(session, allocation.name)
     current = {node.node_name: node for node in rows if node.role != "successor"}
-    coming = {node.node_name for node in rows} - set(current)
-    members, spares = [name for name in ledger.nodes(place) if name not in coming], set(ledger.spares(place))
+    successors = {node.node_name for node in rows} - set(current)
+    members, spares = [name for name in ledger.nodes(place) if name not in successors], set(ledger.spares(place))
     changed = False
     for name, node in current.items():
         if name not in spares and name not in members:
             assignments.unassign(session, node)
             changed = True
     ranked = {name: node.rank for name, node in current.items() if node.role == "member"}
-    staying = {name for name in members if name in ranked and _is_below(ranked[name], len(members))}
-    ranks = _free_ranks(ranked[name] for name in staying)
+    remaining = {name for name in members if name in ranked and _is_below(ranked[name], len(members))}
+    ranks = _free_ranks(ranked[name] for name in remaining)
     for name in members:
-        if name not in staying:
-            assignments.take(session, allocation, name, "member", next(ranks))
+        if name not in remaining:
+            assignments.assign(session, allocation, name, "member", next(ranks))
             changed = True
     for name in sorted(spares):
         if name not in current or current[name].role != "spare":
-            assignments.take(session, allocation, name, "spare", None)
+            assignments.assign(session, allocation, name, "spare", None)
             changed = True
     parts = {part.node: part for part in store.parts(session, allocation.name) if not part.releasing}
-    changed |= _parts(session, store, assignments, allocation, parts, ledger.parts(place))
+    changed |= _apply_parts(session, store, assignments, allocation, parts, ledger.parts(place))
     return changed
 
 
@@ -78,7 +78,11 @@ def yield_place(
 
 
 def new_allocation(
-    session: Session, name: str, request: AllocationRequest, asked: PlacementRequest, expires_at: float | None
+    session: Session,
+    name: str,
+    request: AllocationRequest,
+    placement_request: PlacementRequest,
+    expires_at: float | None,
 ) -> AllocationRow:
     """Insert the row of an allocation that holds nothing and is not bound yet."""
     row = AllocationRow(
@@ -86,8 +90,8 @@ def new_allocation(
         project=request.project,
         labels=request.labels,
         state="Reserved",
-        nodes=asked.nodes,
-        npus=asked.npus,
+        nodes=placement_request.nodes,
+        npus=placement_request.npus,
         spares=request.spares,
         request=request.spec_dict(),
         expires_at=expires_at,
@@ -97,33 +101,33 @@ def new_allocation(
     return row
 
 
-def _parts(
+def _apply_parts(
     session: Session,
     store: ResourceStore,
     assignments: NodeAssignments,
     allocation: AllocationRow,
     current: Mapping[str, PartitionRow],
-    wanted: Mapping[NodeName, PartitionRow],
+    desired: Mapping[NodeName, PartitionRow],
 ) -> bool:
     changed = False
     for name, part in current.items():
-        if name not in wanted:
-            assignments.drop(session, part)
+        if name not in desired:
+            assignments.release_part(session, part)
             changed = True
-    size = sum(bool(new.dies) for new in wanted.values())
+    size = sum(bool(new.dies) for new in desired.values())
     ranked = {name: part.rank for name, part in current.items() if part.dies and _is_below(part.rank, size)}
-    ranks = _free_ranks(rank for name, rank in ranked.items() if name in wanted)
-    for name, new in wanted.items():
+    ranks = _free_ranks(rank for name, rank in ranked.items() if name in desired)
+    for name, new in desired.items():
         old = current.get(name)
         rank = None if not new.dies else ranked[name] if name in ranked else next(ranks)
         if old is None:
             new.rank = rank
-            assignments.share(session, allocation, new)
+            assignments.assign_part(session, allocation, new)
             changed = True
         elif (old.dies, old.cpus, old.memory_gib, old.rank) != (new.dies, new.cpus, new.memory_gib, rank):
             old.dies, old.cpus, old.memory_gib, old.rank = new.dies, new.cpus, new.memory_gib, rank
             if allocation.bound:
-                assignments.ask_part(session, store.node(session, name), old)
+                assignments.request_part(session, store.node(session, name), old)
             changed = True
     return changed
 

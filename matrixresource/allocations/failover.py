@@ -30,17 +30,17 @@ class Failover:
         self._ledger = ledger
         self._assignments = assignments
 
-    def for_node(self, session: Session, allocation: AllocationRow, name: NodeName) -> bool:
+    def replace_node(self, session: Session, allocation: AllocationRow, name: NodeName) -> bool:
         """Give up what the allocation holds of a node and replace it. Return False if it holds nothing there. Raises
         InsufficientCapacity."""
         nodes = self._store.allocated_to(session, allocation.name)
-        gone = next((node for node in nodes if node.name == name), None)
+        lost = next((node for node in nodes if node.name == name), None)
         moves = _has_successors(nodes)
-        if gone is not None:
-            if gone.role == "member" and not self._replace_from_own(session, allocation, gone, nodes):
+        if lost is not None:
+            if lost.role == "member" and not self._promote_own(session, allocation, lost, nodes):
                 self._replace_from_ledger(session, allocation, name)
             else:
-                self._assignments.unassign(session, gone)
+                self._assignments.unassign(session, lost)
         elif any(part.node == name and not part.releasing for part in self._store.parts(session, allocation.name)):
             self._replace_from_ledger(session, allocation, name)
         else:
@@ -52,42 +52,40 @@ class Failover:
 
     def refill(self, session: Session, allocation: AllocationRow) -> int:
         """Take as many missing spares as possible. Return how many."""
-        before = self._spares(session, allocation)
+        before = self._count_spares(session, allocation)
         if before >= allocation.spares:
             return 0
-        self._ledger.touched()
+        self._ledger.invalidate()
         place = self._ledger.ledger.refill(allocation.name)
         apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
-        return self._spares(session, allocation) - before
+        return self._count_spares(session, allocation) - before
 
-    def _spares(self, session: Session, allocation: AllocationRow) -> int:
+    def _count_spares(self, session: Session, allocation: AllocationRow) -> int:
         return sum(node.role == "spare" for node in self._store.allocated_to(session, allocation.name))
 
-    def _replace_from_own(
-        self, session: Session, allocation: AllocationRow, gone: NodeRow, nodes: list[NodeRow]
-    ) -> bool:
+    def _promote_own(self, session: Session, allocation: AllocationRow, lost: NodeRow, nodes: list[NodeRow]) -> bool:
         """Let a successor of the same rank, or a spare, take over. Return False if none is eligible."""
-        follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and in_use(n)]
-        if follows:
-            follows[0].role = "member"
-            self._assignments.unassign(session, gone)
+        successors = [n for n in nodes if n.role == "successor" and n.rank == lost.rank and in_use(n)]
+        if successors:
+            successors[0].role = "member"
+            self._assignments.unassign(session, lost)
             return True
         ledger, numbers = self._ledger.ledger, self._ledger.numbers
         request = ledger.allocations[allocation.name].request
-        members = {numbers[n.name] for n in nodes if n.role == "member" and n is not gone}
-        fit = list(fit_spares(self._ledger, request, nodes, members))
+        members = {numbers[n.name] for n in nodes if n.role == "member" and n is not lost}
+        eligible = list(fit_spares(self._ledger, request, nodes, members))
         # The ledger looks for a free node in the lost node's supernode before it takes a spare in another supernode.
         if any(
-            number // ledger.shape.of_supernode != numbers[gone.name] // ledger.shape.of_supernode for number in members
+            number // ledger.shape.of_supernode != numbers[lost.name] // ledger.shape.of_supernode for number in members
         ):
-            fit = [node for node in fit if node.supernode == gone.supernode]
-        if not fit:
+            eligible = [node for node in eligible if node.supernode == lost.supernode]
+        if not eligible:
             return False
         # Ready soonest: prepared ones first, then those in the lost node's own cabinet.
-        fit.sort(key=lambda node: (not node.ready, node.node_name.cabinet != gone.node_name.cabinet, node.name))
-        rank = gone.rank
-        self._assignments.unassign(session, gone)
-        self._assignments.take(session, allocation, fit[0].node_name, "member", rank)
+        eligible.sort(key=lambda node: (not node.ready, node.node_name.cabinet != lost.node_name.cabinet, node.name))
+        rank = lost.rank
+        self._assignments.unassign(session, lost)
+        self._assignments.assign(session, allocation, eligible[0].node_name, "member", rank)
         return True
 
     def _replace_from_ledger(self, session: Session, allocation: AllocationRow, name: NodeName) -> None:
@@ -96,10 +94,10 @@ class Failover:
         ledger_sync = self._ledger
         ledger, number = ledger_sync.ledger, ledger_sync.numbers[name]
         request = ledger.allocations[allocation.name].request
-        ledger_sync.touched()
-        wiping = ledger_sync.wiping(session, allocation.name)
-        with self._successors_aside(session, allocation):
-            place = ledger.fail_over(allocation.name, number, wiping)
+        ledger_sync.invalidate()
+        being_wiped = ledger_sync.nodes_being_wiped(session, allocation.name)
+        with self._without_successors(session, allocation):
+            place = ledger.fail_over(allocation.name, number, being_wiped)
         if place is None:
             raise refusal(
                 self._store.nodes(session),
@@ -109,20 +107,20 @@ class Failover:
         apply_placement(session, self._store, self._assignments, ledger_sync, allocation, place)
 
     @contextmanager
-    def _successors_aside(self, session: Session, allocation: AllocationRow) -> Iterator[None]:
+    def _without_successors(self, session: Session, allocation: AllocationRow) -> Iterator[None]:
         """Keep successors out of the allocation's placement meanwhile: they are taken, but may only replace their own
         predecessors."""
         ledger = self._ledger.ledger
         nodes = self._store.allocated_to(session, allocation.name)
-        coming = {self._ledger.numbers[node.name] for node in nodes if node.role == "successor"}
-        aside = Placement(list(masks_of(ledger.index, coming).items()))
+        numbers = {self._ledger.numbers[node.name] for node in nodes if node.role == "successor"}
+        successors = Placement(list(masks_of(ledger.index, numbers).items()))
         current = ledger.allocations[allocation.name]
-        current.place = subtract(ledger.index, current.place, aside)
+        current.place = subtract(ledger.index, current.place, successors)
         try:
             yield
         finally:
             whole = copied(current.place)
-            whole.whole += aside.whole
+            whole.whole += successors.whole
             current.place = normalise(ledger.index, whole)
 
 

@@ -44,11 +44,11 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, PartitionRow, SupernodeRow
 from matrixresource.store.topology_versions import supernodes
 
-UNSEEN = -1
-LEAVING = 1 << 40
+NEVER_SYNCED = -1
+RELEASING_PRIORITY = 1 << 40
 """The priority of an allocation that is being released: it cannot be preempted."""
 
-WIPED = "{} (being wiped)"
+WIPED_PARTS_NAME = "{} (being wiped)"
 """The name under which the ledger holds parts that an allocation has given up, until its agents have wiped them."""
 
 
@@ -59,13 +59,13 @@ class LedgerSync:
         """`policy`: how the ledger chooses among placements that fit, one of `POLICIES`."""
         self._store = store
         self._policy = POLICIES[policy]
-        self._seen = UNSEEN
+        self._synced_change = NEVER_SYNCED
         """The newest change that the ledger includes."""
-        self._seen_by: Session | None = None
+        self._visible_to: Session | None = None
         """The session that sees this state; None once it is committed and everybody sees it."""
-        self._opened: object = None
+        self._opened_by: object = None
         """The verb that opened the ledger last. Sessions outlive verbs, so a session does not identify one."""
-        self._wiped: set[str] = set()  # allocations with parts that are waiting to be wiped
+        self._with_wiped_parts: set[str] = set()  # allocations with parts that are waiting to be wiped
         self.preempted_by: dict[str, list[str]] = {}
         """By allocation, those it has preempted that have not been granted capacity again."""
         self.ledger = Ledger(ClusterShape(1, 1, 1))
@@ -79,23 +79,23 @@ class LedgerSync:
     def open(self, session: Session) -> Ledger:
         """The ledger with the present state of the tables, which is locked until this transaction ends."""
         newest: int = session.info.get("newest") or self._store.records.lock(session)
-        if newest != self._seen or self._seen_by not in (None, session):
-            self._read(session)
-            self._seen, self._seen_by = newest, session if "unit" in session.info else None
-        self._opened = session.info.get("unit")
+        if newest != self._synced_change or self._visible_to not in (None, session):
+            self._rebuild(session)
+            self._synced_change, self._visible_to = newest, session if "unit" in session.info else None
+        self._opened_by = session.info.get("unit")
         return self.ledger
 
-    def touched(self) -> None:
+    def invalidate(self) -> None:
         """Call before the ledger is changed: unless the transaction commits, it is read again."""
-        self._seen = UNSEEN
+        self._synced_change = NEVER_SYNCED
 
     def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
         """Place a new allocation; return the placement and whom it preempts. A refusal changes nothing."""
-        with self.restored():
+        with self.invalidated_on_error():
             preempted = partial(self.victims, name, request, [], now)
             place, victims = self.ledger.allocate(name, request, now, preempted)
         if place is not None or victims:
-            self.touched()
+            self.invalidate()
         return place, victims
 
     def resize(
@@ -103,11 +103,11 @@ class LedgerSync:
     ) -> tuple[Placement | None, list[str]]:
         """Place an allocation in another size, using its `warm` spares before free nodes; return the placement and whom
         it preempts. A refusal changes nothing."""
-        with self.restored():
+        with self.invalidated_on_error():
             preempted = partial(self.victims, name, request, keep, now)
             place, victims = preemption.resize(self.ledger, name, request, keep, preempted, warm)
         if place is not None or victims:
-            self.touched()
+            self.invalidate()
         return place, victims
 
     def victims(self, name: str, request: PlacementRequest, keep: list[int], now: float) -> list[str] | None:
@@ -116,31 +116,31 @@ class LedgerSync:
         if name in self.ledger.allocations:
             find = partial(preemption.victims_of_growth, name=name, request=request, keep=keep, now=now)
 
-        def holds(found: list[str] | None) -> bool:
+        def is_current(found: list[str] | None) -> bool:
             return not found or preemption.suffice(self.ledger, found, request, name, keep)
 
-        return search("victims", find, self.ledger, holds)
+        return search("victims", find, self.ledger, is_current)
 
     @contextmanager
-    def restored(self) -> Iterator[None]:
+    def invalidated_on_error(self) -> Iterator[None]:
         """For code that leaves the ledger unchanged, even when it is interrupted to wait for a search."""
-        seen, self._seen = self._seen, UNSEEN
+        synced_change, self._synced_change = self._synced_change, NEVER_SYNCED
         try:
             yield
         except SearchNeeded:
-            self._seen = seen
+            self._synced_change = synced_change
             raise
-        self._seen = seen
+        self._synced_change = synced_change
 
     def refresh(self, session: Session, row: AllocationRow) -> None:
         """Update an allocation from its rows, in the middle of a transaction that changed them."""
-        self.touched()
+        self.invalidate()
         kept = self.ledger.reservations.get(row.name)
-        places = self._places(session, row.name)
+        places = self._placements(session, row.name)
         for name in places:
             if name in self.ledger.allocations:
                 self.ledger.release(name)
-        self._enter(row, places)
+        self._put_allocation(row, places)
         if kept is not None:
             kept.place = places[row.name]
             self.ledger.reservations[row.name] = kept
@@ -149,11 +149,11 @@ class LedgerSync:
         """Existing allocations that preempted this one."""
         return [winner for winner, victims in self.preempted_by.items() if name in victims]
 
-    def wiping(self, session: Session, name: str) -> frozenset[int]:
+    def nodes_being_wiped(self, session: Session, name: str) -> frozenset[int]:
         """The nodes with parts that an allocation gave up and that wait to be wiped: until then it takes nothing
         there."""
-        going = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.releasing)
-        return frozenset(number for number in going if number is not None)
+        releasing = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.releasing)
+        return frozenset(number for number in releasing if number is not None)
 
     # ---- names and numbers
 
@@ -162,12 +162,12 @@ class LedgerSync:
 
     def nodes(self, place: Placement) -> list[NodeName]:
         """The whole nodes of a placement, in order."""
-        return self._named(place.whole)
+        return self._node_names(place.whole)
 
     def spares(self, place: Placement) -> list[NodeName]:
-        return self._named(place.spares)
+        return self._node_names(place.spares)
 
-    def _named(self, masks: Iterable[tuple[int, int]]) -> list[NodeName]:
+    def _node_names(self, masks: Iterable[tuple[int, int]]) -> list[NodeName]:
         width, offsets = self.ledger.shape.nodes, self.ledger.index.offsets
         return [self.name(cabinet * width + offset) for cabinet, mask in sorted(masks) for offset in offsets(mask)]
 
@@ -190,7 +190,7 @@ class LedgerSync:
                 setattr(row, field, amount)
         return found
 
-    def written(self, place: Placement) -> dict[str, list[list[Any]]]:
+    def placement_json(self, place: Placement) -> dict[str, list[list[Any]]]:
         """A placement by node names, for a table."""
         return placement_to_json(place, self.name, self.ledger.index.offsets, self.ledger.shape.nodes)
 
@@ -207,17 +207,17 @@ class LedgerSync:
 
     # ---- in step
 
-    def _read(self, session: Session) -> None:
+    def _rebuild(self, session: Session) -> None:
         """Rebuild everything from the tables."""
         rows = self._store.nodes(session)
         built = supernodes(session)
         shape = cluster_shape(built)
         self._npus_have_dies = any(each.spec.npu.dies > 1 for each in built.values())
         drawn = node_numbers(built, shape)
-        learned, known = self.ledger.chooser, self.ledger.shape
+        old_chooser, old_shape = self.ledger.chooser, self.ledger.shape
         self.ledger = Ledger(shape, self._policy)
-        if known == shape:
-            self.ledger.chooser.copy_statistics(learned)
+        if old_shape == shape:
+            self.ledger.chooser.copy_statistics(old_chooser)
         self.names = [None] * shape.all_nodes
         self.numbers, self.preempted_by = {}, {}
         for row in rows:
@@ -234,16 +234,16 @@ class LedgerSync:
         parts: dict[str, list[PartitionRow]] = defaultdict(list)
         for part in self._store.parts(session):
             parts[part.allocation].append(part)
-        self._wiped = {part.allocation for each in parts.values() for part in each if part.releasing}
+        self._with_wiped_parts = {part.allocation for each in parts.values() for part in each if part.releasing}
         for allocation in self._store.allocations(session):
             owner = allocation.name
-            self._enter(allocation, self._split(owner, current[owner], parts[owner]))
+            self._put_allocation(allocation, self._split_wiped(owner, current[owner], parts[owner]))
         for row in rows:
             self._update_node(row)
         for reservation in active_reservations(session):
-            self._promise(reservation)
+            self._put_reservation(reservation)
 
-    def _enter(self, row: AllocationRow, places: Mapping[str, Placement]) -> None:
+    def _put_allocation(self, row: AllocationRow, places: Mapping[str, Placement]) -> None:
         """Enter an allocation that holds these placements, or replace its entry."""
         self.preempted_by.pop(row.name, None)
         if row.preempts:
@@ -252,7 +252,7 @@ class LedgerSync:
             request = self.placement_request(row.spec()) if name == row.name else PlacementRequest(0)
             request.lease_end = NEVER if row.expires_at is None else row.expires_at
             if row.state == "Releasing" or name != row.name:
-                request.priority = LEAVING
+                request.priority = RELEASING_PRIORITY
             before = self.ledger.allocations.get(name)
             if before is not None:
                 self.ledger.allocations[name] = HeldAllocation(request, place, before.since)
@@ -261,16 +261,16 @@ class LedgerSync:
             self.ledger.take(name, place, request.lease_end)
             self.ledger.allocations[name] = HeldAllocation(request, place, row.created_at or 0.0)
 
-    def _places(self, session: Session, name: str) -> dict[str, Placement]:
-        return self._split(name, self._store.allocated_to(session, name), self._store.parts(session, name))
+    def _placements(self, session: Session, name: str) -> dict[str, Placement]:
+        return self._split_wiped(name, self._store.allocated_to(session, name), self._store.parts(session, name))
 
-    def _split(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartitionRow]) -> dict[str, Placement]:
+    def _split_wiped(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartitionRow]) -> dict[str, Placement]:
         """What an allocation holds, and separately what waits to be wiped."""
-        going = [part for part in parts if part.releasing]
-        places = {name: self._place(nodes, [part for part in parts if not part.releasing])}
-        return places | ({WIPED.format(name): self._place([], going)} if going else {})
+        releasing = [part for part in parts if part.releasing]
+        places = {name: self._placement_of(nodes, [part for part in parts if not part.releasing])}
+        return places | ({WIPED_PARTS_NAME.format(name): self._placement_of([], releasing)} if releasing else {})
 
-    def _promise(self, row: ReservationRow) -> None:
+    def _put_reservation(self, row: ReservationRow) -> None:
         allocation = self.ledger.allocations.get(row.name)
         if allocation is None and row.state == "Active":
             return  # everything was taken or released; it is about to end
@@ -284,7 +284,7 @@ class LedgerSync:
         reservation = Reservation(request, row.starts_at, row.ends_at, place, holds=allocation is not None)
         ledger_reserving.restore(self.ledger, row.name, reservation)
 
-    def _place(self, nodes: Iterable[NodeRow], parts: Iterable[PartitionRow]) -> Placement:
+    def _placement_of(self, nodes: Iterable[NodeRow], parts: Iterable[PartitionRow]) -> Placement:
         width = self.ledger.shape.nodes
         whole: dict[int, int] = {}
         spares: dict[int, int] = {}
@@ -310,45 +310,48 @@ class LedgerSync:
         """Update whether new work may use a node, and which of its dies."""
         number = self.numbers.get(row.name)
         if number is not None:
-            there = (1 << 2 * row.npus) - 1
+            present = (1 << 2 * row.npus) - 1
             unusable = unusable_dies(row)
             if not self._npus_have_dies:  # an NPU that is one die is unusable with it
                 unusable |= (unusable & EVEN) << 1 | unusable >> 1 & EVEN
-            self.ledger.index.block(number, unusable | self.ledger.shape.dies & ~there)
+            self.ledger.index.block(number, unusable | self.ledger.shape.dies & ~present)
             self.ledger.set_up(number, row.open)
 
     def _apply_changes(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         """Apply what a verb of this process changed, before it is committed."""
-        opened, self._opened = self._opened, None
-        before, seen = newest - len(rows), self._seen if self._seen_by in (None, session) else UNSEEN
-        self._seen = UNSEEN
+        opened, self._opened_by = self._opened_by, None
+        before, synced_change = (
+            newest - len(rows),
+            self._synced_change if self._visible_to in (None, session) else NEVER_SYNCED,
+        )
+        self._synced_change = NEVER_SYNCED
         if any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows):
             return
-        if opened is not session.info["unit"] and seen != before:
+        if opened is not session.info["unit"] and synced_change != before:
             return
         changed = {row.name for row in rows if isinstance(row, AllocationRow)}
         if changed & self.ledger.reservations.keys():
             return
-        changed |= {name for name in self._wiped if name not in changed}
+        changed |= {name for name in self._with_wiped_parts if name not in changed}
         found = {name: row for name in changed if (row := session.get(AllocationRow, name)) is not None}
-        places = {name: self._places(session, name) for name in found}
+        places = {name: self._placements(session, name) for name in found}
         for name in changed:
             self.preempted_by.pop(name, None)
-            for each in (name, WIPED.format(name)):
+            for each in (name, WIPED_PARTS_NAME.format(name)):
                 allocation = self.ledger.allocations.get(each)
                 if allocation is not None and allocation.place != places.get(name, {}).get(each):
                     self.ledger.release(each)
         for name, row in found.items():
-            self._enter(row, places[name])
-            (self._wiped.add if len(places[name]) > 1 else self._wiped.discard)(name)
-        self._wiped &= found.keys()
+            self._put_allocation(row, places[name])
+            (self._with_wiped_parts.add if len(places[name]) > 1 else self._with_wiped_parts.discard)(name)
+        self._with_wiped_parts &= found.keys()
         for node in rows:
             if isinstance(node, NodeRow):
                 self._update_node(node)
-        self._seen, self._seen_by = newest, session
+        self._synced_change, self._visible_to = newest, session
 
     def _transaction_ended(self, committed: bool) -> None:
         """Confirm what was applied, or mark the ledger as outdated."""
-        if self._seen_by is not None and not committed:
-            self._seen = UNSEEN
-        self._seen_by = None
+        if self._visible_to is not None and not committed:
+            self._synced_change = NEVER_SYNCED
+        self._visible_to = None

@@ -51,7 +51,7 @@ class Migrations:
         rows = self._store.allocated_to(session, allocation.name)
         current = {node.node_name: node for node in rows if node.role != "spare"}
         unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
-        ranks = move_started(current.values())
+        ranks = ranks_after_move(current.values())
         if (
             allocation.moving_to == request.spec_dict()
             and len(ranks) == allocation_request.nodes
@@ -63,9 +63,11 @@ class Migrations:
         avoid = allocation_request.excluded_nodes | {numbers[name] for name in unfit | spares}
         closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
         closed = [number for number in closed if number not in avoid]
-        place = self._layout(allocation.name, changed_to(allocation_request, spares=0, excluded_nodes=avoid), closed)
+        place = self._find_layout(
+            allocation.name, changed_to(allocation_request, spares=0, excluded_nodes=avoid), closed
+        )
         if place is None:
-            self._ledger.touched()
+            self._ledger.invalidate()
             own = self._ledger.ledger.allocations[allocation.name].place
             self._ledger.ledger.give(allocation.name, own)  # for the refusal, what it holds counts as free
             raise refusal(self._store.nodes(session), self._ledger, allocation_request)
@@ -75,24 +77,24 @@ class Migrations:
                 self._assignments.unassign(session, node)
         for name, rank in ranks.items():
             if name not in current:
-                self._assignments.take(session, allocation, name, "successor", rank)
+                self._assignments.assign(session, allocation, name, "successor", rank)
         allocation.moving_to = request.spec_dict()
         self._ledger.refresh(session, allocation)
         return ranks
 
-    def _layout(self, name: str, request: PlacementRequest, closed: Sequence[int]) -> Placement | None:
+    def _find_layout(self, name: str, request: PlacementRequest, closed: Sequence[int]) -> Placement | None:
         """The placement under `request`. Members on nodes that are closed to new work (`closed`) stay there, unless the
         request excludes the node."""
         ledger = self._ledger.ledger
 
-        def holds(found: Placement | None) -> bool:
+        def is_current(found: Placement | None) -> bool:
             return found is None or resize.can_move(ledger, name, request, found)
 
-        with self._ledger.restored():
+        with self._ledger.invalidated_on_error():
             for number in closed:
                 ledger.set_up(number, True)
             try:
-                return search("layout", partial(resize.move, name=name, request=request), ledger, holds)
+                return search("layout", partial(resize.move, name=name, request=request), ledger, is_current)
             finally:
                 for number in closed:
                     ledger.set_up(number, False)
@@ -134,10 +136,10 @@ class Migrations:
         if request.spec_dict() != spec.spec_dict():
             raise Conflict(f"{name_of(allocation.name)} has no move to this spec under way; begin it with PUT .../move")
 
-    def ready(self, session: Session, allocation: AllocationRow, nodes: int) -> dict[NodeName, int]:
+    def ready_ranks(self, session: Session, allocation: AllocationRow, nodes: int) -> dict[NodeName, int]:
         """The rank of each node after the cut-over. Raises Conflict unless every rank has a node that is ready."""
         rows = self._store.allocated_to(session, allocation.name)
-        ranks = {name: rank for name, rank in move_started(rows).items() if rank < nodes}
+        ranks = {name: rank for name, rank in ranks_after_move(rows).items() if rank < nodes}
         if len(ranks) != nodes:
             raise Conflict(f"only {len(ranks)} of {nodes} ranks have a node to take them over; repeat the move")
         for node in rows:
@@ -145,7 +147,7 @@ class Migrations:
                 raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
         return ranks
 
-    def give_up(self, session: Session, allocation: AllocationRow) -> None:
+    def abort(self, session: Session, allocation: AllocationRow) -> None:
         """Release the successors."""
         for node in self._store.allocated_to(session, allocation.name):
             if node.role == "successor":
@@ -154,12 +156,12 @@ class Migrations:
         self._ledger.refresh(session, allocation)
 
 
-def move_started(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
+def ranks_after_move(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
     """The nodes and ranks at the end of the move in progress; without one, the present ones."""
-    coming = {node.node_name: node.rank or 0 for node in nodes if node.role == "successor"}
-    followed = set(coming.values())
-    staying = {n.node_name: n.rank or 0 for n in nodes if n.role == "member" and n.rank not in followed}
-    return staying | coming
+    successors = {node.node_name: node.rank or 0 for node in nodes if node.role == "successor"}
+    replaced_ranks = set(successors.values())
+    remaining = {n.node_name: n.rank or 0 for n in nodes if n.role == "member" and n.rank not in replaced_ranks}
+    return remaining | successors
 
 
 def assign_ranks(chosen: Iterable[NodeName], current: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:

@@ -24,7 +24,9 @@ class NodeAssignments:
 
     # ---- whole nodes
 
-    def take(self, session: Session, allocation: AllocationRow, name: NodeName, role: str, rank: int | None) -> NodeRow:
+    def assign(
+        self, session: Session, allocation: AllocationRow, name: NodeName, role: str, rank: int | None
+    ) -> NodeRow:
         """Assign a whole node to an allocation; its previous holder's agreement is not needed, the ledger has freed
         it."""
         node = self._store.node(session, name)
@@ -39,20 +41,20 @@ class NodeAssignments:
     def unassign(self, session: Session, node: NodeRow) -> None:
         """Release a whole node; it is allocatable once its agent has cleaned it."""
         node.holder = node.role = node.rank = None
-        self._drop_repair(session, node)
-        self._assign(session, node, "Clean", None)
+        self._cancel_repair(session, node)
+        self._request_role(session, node, "Clean", None)
         node.read_state()
 
     def request_deploy(self, session: Session, node: NodeRow, allocation: AllocationRow) -> None:
         """Have the agent deploy the node for its role: a successor is deployed as the member it will become."""
-        self._assign(session, node, "Spare" if node.role == "spare" else "Member", allocation)
+        self._request_role(session, node, "Spare" if node.role == "spare" else "Member", allocation)
 
-    def ask_clean(self, session: Session, node: NodeRow) -> None:
+    def request_clean(self, session: Session, node: NodeRow) -> None:
         """Have the agent clean the node while its holder keeps it."""
-        self._drop_repair(session, node)
-        self._assign(session, node, "Clean", None)
+        self._cancel_repair(session, node)
+        self._request_role(session, node, "Clean", None)
 
-    def ask_task(self, session: Session, node: NodeRow, task: str, firmware: str | None = None) -> None:
+    def request_task(self, session: Session, node: NodeRow, task: str, firmware: str | None = None) -> None:
         """Have the agent of a free node do a task once, when the node is clean. `firmware` is for the task update."""
         row = self._assignment(session, node)
         row.desired_role, row.allocation, row.rank, row.power = "Clean", None, None, "On"
@@ -62,7 +64,7 @@ class NodeAssignments:
         node.task, node.desired_role, node.desired_power = task, "Clean", "On"
         node.wanted_generation = node.assignment_generation = row.generation
 
-    def ask_repair(self, session: Session, node: NodeRow, task: str) -> None:
+    def request_repair(self, session: Session, node: NodeRow, task: str) -> None:
         """Have a member's agent repair it in place. Nothing changes if that repair is already under way."""
         if node.task == task:
             return
@@ -72,7 +74,7 @@ class NodeAssignments:
         node.task = task
         node.wanted_generation = node.assignment_generation = row.generation
 
-    def _drop_repair(self, session: Session, node: NodeRow) -> None:
+    def _cancel_repair(self, session: Session, node: NodeRow) -> None:
         """Cancel in-place repairs of a node that is being given up, even if they were waiting behind service or
         quarantine."""
         row = self._assignment(session, node)
@@ -81,7 +83,7 @@ class NodeAssignments:
         if node.task in IN_PLACE:
             node.task = None
 
-    def ask_again(self, session: Session, node: NodeRow) -> None:
+    def request_retry(self, session: Session, node: NodeRow) -> None:
         """Have the agent repeat what is requested of it, including a task, by incrementing the generation."""
         row = self._assignment(session, node)
         row.generation += 1
@@ -89,34 +91,34 @@ class NodeAssignments:
             row.task_generation = row.generation
         node.wanted_generation = node.assignment_generation = row.generation
 
-    def _assign(self, session: Session, node: NodeRow, wanted: str, current: AllocationRow | None) -> None:
+    def _request_role(self, session: Session, node: NodeRow, desired_role: str, holder: AllocationRow | None) -> None:
         """Set the requested role with the next generation, unless it is already requested."""
         row = self._assignment(session, node)
         # A clean node has no allocation: one that was never asked for anything else has nothing to do.
         allocation, rank, power = None, None, "On"
-        if current is not None and wanted != "Clean":
-            allocation, rank, power = current.name, node.rank, current.power
-        if (row.desired_role, row.allocation, row.rank, row.power) == (wanted, allocation, rank, power):
+        if holder is not None and desired_role != "Clean":
+            allocation, rank, power = holder.name, node.rank, holder.power
+        if (row.desired_role, row.allocation, row.rank, row.power) == (desired_role, allocation, rank, power):
             return
-        row.desired_role, row.allocation, row.rank, row.power = wanted, allocation, rank, power
+        row.desired_role, row.allocation, row.rank, row.power = desired_role, allocation, rank, power
         row.generation += 1
-        node.desired_role, node.desired_power = wanted, power
+        node.desired_role, node.desired_power = desired_role, power
         node.wanted_generation = node.assignment_generation = row.generation
         node.read_state()
 
     # ---- parts of nodes
 
-    def share(self, session: Session, allocation: AllocationRow, part: PartitionRow) -> None:
+    def assign_part(self, session: Session, allocation: AllocationRow, part: PartitionRow) -> None:
         """Assign a part of a node to an allocation."""
         node = self._store.node(session, NodeName(part.node))
         part.allocation, part.generation, part.releasing = allocation.name, 0, False
         session.add(part)
         node.shared_by += 1
         if allocation.bound:
-            self.ask_part(session, node, part)
+            self.request_part(session, node, part)
         node.read_state()
 
-    def ask_part(self, session: Session, node: NodeRow, part: PartitionRow) -> None:
+    def request_part(self, session: Session, node: NodeRow, part: PartitionRow) -> None:
         """Have the agent prepare a part."""
         desired = part.desired().wire()
         row = self._assignment(session, node)
@@ -124,9 +126,9 @@ class NodeAssignments:
         if desired in (row.parts or []):
             return
         part.releasing = False
-        self._assign_parts(node, row, part, [*others, desired])
+        self._set_parts(node, row, part, [*others, desired])
 
-    def drop(self, session: Session, part: PartitionRow) -> None:
+    def release_part(self, session: Session, part: PartitionRow) -> None:
         """Have the agent wipe a part, which stays held until that is done. A part that no agent was asked to prepare is
         removed at once."""
         node = self._store.node(session, NodeName(part.node))
@@ -135,21 +137,19 @@ class NodeAssignments:
         if part.releasing:
             return
         if len(others) == len(row.parts or []):
-            self.forget(session, part)
+            self.delete_part(session, part)
             return
         part.releasing = True
-        self._assign_parts(node, row, part, others)
+        self._set_parts(node, row, part, others)
 
-    def forget(self, session: Session, part: PartitionRow) -> None:
+    def delete_part(self, session: Session, part: PartitionRow) -> None:
         """Remove a part from the tables."""
         node = self._store.node(session, NodeName(part.node))
         node.shared_by -= 1
         session.delete(part)
         node.read_state()
 
-    def _assign_parts(
-        self, node: NodeRow, row: AssignmentRow, part: PartitionRow, parts: list[dict[str, object]]
-    ) -> None:
+    def _set_parts(self, node: NodeRow, row: AssignmentRow, part: PartitionRow, parts: list[dict[str, object]]) -> None:
         row.parts = sorted(parts, key=lambda each: str(each["allocation"]))
         row.generation += 1
         node.assignment_generation = part.generation = row.generation

@@ -28,11 +28,11 @@ from matrixresource.nodes.states import (
     STAGE_FAILED,
     STAGE_TOLERATED,
 )
-from matrixresource.store.node_events import note
+from matrixresource.store.node_events import record_node_event
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 
-WANTED: dict[str, tuple[str, NodeTask | None]] = {
+DESIRED_BY_VERB: dict[str, tuple[str, NodeTask | None]] = {
     "enrol": (AVAILABLE, "verify"),
     "verify": (MANAGEABLE, "verify"),
     "inspect": (MANAGEABLE, "inspect"),
@@ -58,19 +58,19 @@ class NodeLifecycle:
         self._assignments = NodeAssignments(store)
         self._clock = clock
 
-    def ask(self, name: NodeName, verb: str, request: NodeVerbRequest, *, by: str) -> NodeView:
+    def execute_verb(self, name: NodeName, verb: str, request: NodeVerbRequest, *, by: str) -> NodeView:
         """Carry out one of `NODE_STATES.verbs`. Raises Conflict with the verbs that are allowed in the node's state, or
         with the allocations that would lose the node."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
             if (verb == "update") != (request.firmware is not None):
                 raise InvalidField("`:update` needs `firmware`, and no other verb takes it", field="firmware")
-            if self._asked_already(node, verb, request.firmware):
+            if self._is_requested(node, verb, request.firmware):
                 return node.view()
             NODE_STATES.asked(verb, node.state)
             holders = self._holders(session, node)
-            lost = self._losers(node, verb, holders, request.force)
-            desired, task = WANTED[verb]
+            lost = self._check_holders(node, verb, holders, request.force)
+            desired, task = DESIRED_BY_VERB[verb]
             message = f"{by} asked to {verb}" + (f": {request.reason}" if request.reason else "")
             message += "; forced: its holder lost it" if lost else ""  # everybody sees this: no names
             self._set_desired(session, node, desired, "Forced" if lost else "Requested", message)
@@ -79,9 +79,9 @@ class NodeLifecycle:
             if desired == AVAILABLE:
                 node.flap_score = 0.0  # an administrator has looked at it
             if task is not None and not holders:
-                self._assignments.ask_task(session, node, task, request.firmware)
+                self._assignments.request_task(session, node, task, request.firmware)
             node.read_state()
-            note(session, name, node.state, message, self._clock.now(), warning=bool(lost))
+            record_node_event(session, name, node.state, message, self._clock.now(), warning=bool(lost))
             self._allocator.reconcile(session, {*holders})
         return node.view()
 
@@ -89,33 +89,37 @@ class NodeLifecycle:
         """Quarantine a node by a rule, whoever holds it."""
         self._set_desired(session, node, QUARANTINED, reason, message)
         node.read_state()
-        note(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
+        record_node_event(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
 
-    def stage_failed(self, session: Session, node: NodeRow, message: str) -> bool:
+    def handle_stage_failure(self, session: Session, node: NodeRow, message: str) -> bool:
         """Handle a stage that failed for good. Quarantine the node and return True, unless the limit of nodes out of
         service in its domain is reached; then return False, and the node keeps its place and repeats its work
         (`try_again`)."""
         supernode = node.node_name.supernode
-        out = [each.node_name for each in self._store.nodes(session) if each.supernode == supernode and _is_out(each)]
-        full = flap_rules().full_domain(STAGE_FAILED, node.node_name, out)
+        out_of_service = [
+            each.node_name
+            for each in self._store.nodes(session)
+            if each.supernode == supernode and _is_out_of_service(each)
+        ]
+        full = flap_rules().full_domain(STAGE_FAILED, node.node_name, out_of_service)
         if full is None:
             self.quarantine(session, node, STAGE_FAILED, message)
             return True
         text = f"{message}; {full} has reached its limit of nodes out of service, so this one retries instead"
         if (node.state_reason, node.state_message) != (STAGE_TOLERATED, text[:400]):
             node.state_reason, node.state_message = STAGE_TOLERATED, text[:400]
-            note(session, node.name, STAGE_TOLERATED, text, self._clock.now(), warning=True)
+            record_node_event(session, node.name, STAGE_TOLERATED, text, self._clock.now(), warning=True)
         return False
 
-    def try_again(self, session: Session, node: NodeRow) -> None:
+    def retry_stage(self, session: Session, node: NodeRow) -> None:
         """Have the agent repeat the work whose stage failed."""
-        self._assignments.ask_again(session, node)
+        self._assignments.request_retry(session, node)
         node.read_state()
 
-    def verify(self, session: Session, node: NodeRow, because: str) -> None:
+    def verify(self, session: Session, node: NodeRow, message: str) -> None:
         """Have a free node checked by a rule; it is Available again once the check has passed."""
-        self._set_desired(session, node, AVAILABLE, "Verifying", because)
-        self._assignments.ask_task(session, node, "verify")
+        self._set_desired(session, node, AVAILABLE, "Verifying", message)
+        self._assignments.request_task(session, node, "verify")
         node.read_state()
 
     def repair(self, name: str, node: NodeName, task: InPlaceRepair) -> AllocationView:
@@ -132,21 +136,21 @@ class NodeLifecycle:
             serves = allocation.bound and allocation.power == "On" and allocation.state != "Releasing"
             if not serves or found.agent == "Lost" or found.desired_state != AVAILABLE:
                 raise Conflict(f"{node} cannot be repaired in place: it is not serving", field="node")
-            self._assignments.ask_repair(session, found, task)
+            self._assignments.request_repair(session, found, task)
             self._allocator.reconcile(session, {name})
         return allocation.shown()
 
-    def _asked_already(self, node: NodeRow, verb: str, firmware: str | None) -> bool:
-        desired, task = WANTED[verb]
+    def _is_requested(self, node: NodeRow, verb: str, firmware: str | None) -> bool:
+        desired, task = DESIRED_BY_VERB[verb]
         if verb == "update":
-            asked_for = node.wanted_firmware if node.task == "update" else node.firmware
-            return node.state == desired and asked_for == firmware
+            requested = node.wanted_firmware if node.task == "update" else node.firmware
+            return node.state == desired and requested == firmware
         if node.desired_state != desired:
             return False
         under_way = task is not None and node.task == task
         return under_way or task is None or node.state == desired == AVAILABLE
 
-    def _losers(self, node: NodeRow, verb: str, holders: list[str], force: bool) -> list[str]:
+    def _check_holders(self, node: NodeRow, verb: str, holders: list[str], force: bool) -> list[str]:
         """The holders that lose the node by this verb. Raises Conflict if they must not, or would without `force`."""
         if not holders:
             return []
@@ -176,7 +180,7 @@ class NodeLifecycle:
         return sorted({*parts, *([node.holder] if node.holder is not None else [])})
 
 
-def _is_out(node: NodeRow) -> bool:
+def _is_out_of_service(node: NodeRow) -> bool:
     """Whether it counts towards its domain's limit: silent or quarantined, and not taken out to be worked on."""
     if node.status is None or node.desired_state in (SERVICING, RETIRED):
         return False

@@ -28,7 +28,7 @@ from matrixresource.store.tables import Base
 
 PROJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A project may be a Kubernetes namespace, so its name follows the same rules (RFC 1123)."""
-COUNTED = ("npus", "cpus", "memory_gib")
+QUOTA_RESOURCES = ("npus", "cpus", "memory_gib")
 
 
 class QuotaRow(ResourceRow, Base):
@@ -43,49 +43,51 @@ class QuotaRow(ResourceRow, Base):
         return QuotaView(**self.common(), **QuotaRequest.from_stored(self.limits).model_dump())
 
 
-Amounts = dict[str, float]
+ResourceAmounts = dict[str, float]
 """Amounts of each of `COUNTED`: NPUs (a spare counts as a whole node, since it is kept from others), sockets, GiB."""
 
 
-def used_by(session: Session, project: str) -> Amounts:
+def project_usage(session: Session, project: str) -> ResourceAmounts:
     """What a project holds and is promised."""
-    return used_by_each(session, {project})[project]
+    return usage_by_project(session, {project})[project]
 
 
-def used_by_each(session: Session, projects: Collection[str]) -> dict[str, Amounts]:
+def usage_by_project(session: Session, projects: Collection[str]) -> dict[str, ResourceAmounts]:
     """The same for each of these projects in one pass over all allocations."""
-    totals = {project: dict.fromkeys(COUNTED, 0.0) for project in projects}
-    of_node = npus_of_node(session)
+    totals = {project: dict.fromkeys(QUOTA_RESOURCES, 0.0) for project in projects}
+    node_npus = npus_of_node(session)
     current = (row for row in all_rows(session, AllocationRow) if row.project in totals)
     promised = (row for row in active_reservations(session) if row.promised and row.project in totals)
-    usage = [(row.project, _allocated(row, of_node)) for row in current]
-    usage += [(row.project, requested_usage(row.spec(), of_node)) for row in promised]
-    for project, mine in usage:
-        for counted in COUNTED:
-            totals[project][counted] += mine[counted]
+    usage = [(row.project, _allocated(row, node_npus)) for row in current]
+    usage += [(row.project, requested_usage(row.spec(), node_npus)) for row in promised]
+    for project, amounts in usage:
+        for resource in QUOTA_RESOURCES:
+            totals[project][resource] += amounts[resource]
     return totals
 
 
-def requested_usage(request: AllocationRequest, of_node: int) -> Amounts:
+def requested_usage(request: AllocationRequest, node_npus: int) -> ResourceAmounts:
     """What a request counts for, with `of_node` NPUs in a node."""
-    nodes, per = member_size(request, of_node)
-    return {"npus": nodes * per + request.spares * of_node, "cpus": request.cpus, "memory_gib": request.memory_gib}
+    nodes, per = member_size(request, node_npus)
+    return {"npus": nodes * per + request.spares * node_npus, "cpus": request.cpus, "memory_gib": request.memory_gib}
 
 
-def _allocated(row: AllocationRow, of_node: int) -> Amounts:
+def _allocated(row: AllocationRow, node_npus: int) -> ResourceAmounts:
     """What an allocation counts for; while it moves, the larger of its old and new size.
 
     Its members may differ in size after others have drawn on it.
     """
     if row.state == "Releasing":
-        return dict.fromkeys(COUNTED, 0.0)
+        return dict.fromkeys(QUOTA_RESOURCES, 0.0)
     request = row.spec()
-    mine = {"npus": row.npus + row.spares * of_node, "cpus": request.cpus, "memory_gib": request.memory_gib}
-    coming = mine if row.moving_to is None else requested_usage(AllocationRequest.from_stored(row.moving_to), of_node)
-    return {counted: max(mine[counted], coming[counted]) for counted in COUNTED}
+    present = {"npus": row.npus + row.spares * node_npus, "cpus": request.cpus, "memory_gib": request.memory_gib}
+    target = (
+        present if row.moving_to is None else requested_usage(AllocationRequest.from_stored(row.moving_to), node_npus)
+    )
+    return {resource: max(present[resource], target[resource]) for resource in QUOTA_RESOURCES}
 
 
-def check(session: Session, request: AllocationRequest, allocation: AllocationRow | None = None) -> None:
+def check_quota(session: Session, request: AllocationRequest, allocation: AllocationRow | None = None) -> None:
     """Raises QuotaExceeded if the project would exceed its limits; `allocation` is the one that the request would
     change.
 
@@ -95,17 +97,17 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     row = session.get(QuotaRow, request.project)
     if row is None:
         return
-    limits, used = QuotaRequest.from_stored(row.limits), used_by(session, request.project)
-    of_node = npus_of_node(session)
-    before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation, of_node)
-    moved = _already_reserved(session, request, of_node)
+    limits, used = QuotaRequest.from_stored(row.limits), project_usage(session, request.project)
+    node_npus = npus_of_node(session)
+    before = dict.fromkeys(QUOTA_RESOURCES, 0.0) if allocation is None else _allocated(allocation, node_npus)
+    moved = _already_reserved(session, request, node_npus)
     blocking, sentences = list[dict[str, Any]](), list[str]()
-    for counted, amount in requested_usage(request, of_node).items():
-        counted_already = before[counted] + min(moved[counted], amount)
-        others = used[counted] - counted_already
-        limit = getattr(limits, counted)
+    for resource, amount in requested_usage(request, node_npus).items():
+        counted_already = before[resource] + min(moved[resource], amount)
+        others = used[resource] - counted_already
+        limit = getattr(limits, resource)
         if limit is not None and amount > counted_already and others + amount > limit:
-            text = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
+            text = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[resource]
             blocking.append(
                 {
                     "domain": f"project {request.project}",
@@ -122,11 +124,13 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
         )
 
 
-def _already_reserved(session: Session, request: AllocationRequest, of_node: int) -> Amounts:
+def _already_reserved(session: Session, request: AllocationRequest, node_npus: int) -> ResourceAmounts:
     """What the project already holds in the reservation that the request draws on; only the rest is new."""
     allocation = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
-    own = allocation is not None and allocation.project == request.project
-    return _allocated(allocation, of_node) if allocation is not None and own else dict.fromkeys(COUNTED, 0.0)
+    is_own = allocation is not None and allocation.project == request.project
+    return (
+        _allocated(allocation, node_npus) if allocation is not None and is_own else dict.fromkeys(QUOTA_RESOURCES, 0.0)
+    )
 
 
 class Quotas:
@@ -151,23 +155,23 @@ class Quotas:
                 row.limits = request.wire()
                 row.generation += 1
             session.flush()
-            used = used_by(session, name)
-        return _shown(row, used)
+            used = project_usage(session, name)
+        return _view_with_usage(row, used)
 
     def get(self, name: str) -> QuotaView:
         with self._store.reading() as session:
-            return _shown(find(session, QuotaRow, name), used_by(session, name))
+            return _view_with_usage(find(session, QuotaRow, name), project_usage(session, name))
 
     def list(self) -> list[QuotaView]:
         with self._store.reading() as session:
             rows = session.scalars(select(QuotaRow).order_by(QuotaRow.name)).all()
-            used = used_by_each(session, {row.name for row in rows})
-            return [_shown(row, used[row.name]) for row in rows]
+            used = usage_by_project(session, {row.name for row in rows})
+            return [_view_with_usage(row, used[row.name]) for row in rows]
 
     def delete(self, name: str) -> None:
         with self._store.transaction() as session:
             session.delete(find(session, QuotaRow, name))
 
 
-def _shown(row: QuotaRow, used: Amounts) -> QuotaView:
-    return row.view().model_copy(update={f"used_{counted}": used[counted] for counted in COUNTED})
+def _view_with_usage(row: QuotaRow, used: ResourceAmounts) -> QuotaView:
+    return row.view().model_copy(update={f"used_{resource}": used[resource] for resource in QUOTA_RESOURCES})

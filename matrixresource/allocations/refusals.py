@@ -12,7 +12,7 @@ from matrixcommon.model.errors import ExceedsDomain, InsufficientCapacity
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import counted
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.promised_capacity import promised_nodes, promises_in_the_way
+from matrixresource.allocations.promised_capacity import conflicting_reservations, promised_nodes
 from matrixresource.contract.nodes import MAINTENANCE_OF
 from matrixresource.scheduler.changes.advance_reservation import leaving
 from matrixresource.scheduler.model.request import PlacementRequest
@@ -36,8 +36,8 @@ def refusal(
     if request.mem_by_node:
         return _memory_refusal(ledger, request, name)
     start = does_not_fit(request, ledger.ledger.shape.npus)
-    shown = blocking(rows, promised_nodes(ledger, request, reserved_from))
-    if rows and (limit := exceeded(ledger, request)):
+    shown = blocking_cabinets(rows, promised_nodes(ledger, request, reserved_from))
+    if rows and (limit := exceeded_domain(ledger, request)):
         several = "allow several: `placement.level: supernode` without `required`"
         instead = "make the placement preferred" if request.required_domain == "cabinet" else several
         return ExceedsDomain(f"{start}: {limit}; {instead}", field="placement.level", blocking=shown)
@@ -45,32 +45,32 @@ def refusal(
         why = "there is room, but its placement or reservations prevent adding it to what it holds; "
         why += "PUT .../move can move the whole allocation"
     else:
-        why = what_is_in_the_way(ledger, request, reserved_from)
+        why = blocking_constraint(ledger, request, reserved_from)
     text = f"{start}: {why}{_maintenance_note(rows)}"
     return InsufficientCapacity(text, blocking=shown)
 
 
-def what_is_in_the_way(ledger: LedgerSync, request: PlacementRequest, reserved_from: float = -inf) -> str:
+def blocking_constraint(ledger: LedgerSync, request: PlacementRequest, reserved_from: float = -inf) -> str:
     """The constraint, as the end of a sentence: a domain that is too small, reservations, or the first constraint
     without which it would fit."""
-    found = exceeded(ledger, request) or promises_in_the_way(ledger, request, reserved_from)
+    found = exceeded_domain(ledger, request) or conflicting_reservations(ledger, request, reserved_from)
     if not found:
         with leaving(ledger.ledger) as gone:
             gone.by(reserved_from)
-            found = blocking_domains(ledger, request)
+            found = violated_constraint(ledger, request)
     return found
 
 
-def exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
+def exceeded_domain(ledger: LedgerSync, request: PlacementRequest) -> str:
     """The size of the required domain, as the end of a sentence, if that is too small for the request even when
     free."""
     shape, domain = ledger.ledger.shape, request.required_domain
     if not domain or request.npus_per_node < shape.npus:
         return ""
-    most, asked = shape.size_of(domain), request.nodes + request.spares
-    if asked <= most:
+    most, requested = shape.size_of(domain), request.nodes + request.spares
+    if requested <= most:
         return ""
-    return f"a {domain} has {counted(most, 'node')}, but {asked} are required in one"
+    return f"a {domain} has {counted(most, 'node')}, but {requested} are required in one"
 
 
 def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:
@@ -79,19 +79,20 @@ def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) ->
     if not short:
         return InsufficientCapacity("memory of these nodes is promised to a reservation", field="memoryGibByNode")
     blocking = [
-        {"domain": ledger.name(node), "needsGib": asked, "hasGib": there} for node, (asked, there) in short.items()
+        {"domain": ledger.name(node), "needsGib": requested, "hasGib": available}
+        for node, (requested, available) in short.items()
     ]
-    first, (asked, there) = next(iter(short.items()))
+    first, (requested, available) = next(iter(short.items()))
     more = f", and {len(short) - 1} more nodes are short" if len(short) > 1 else ""
     closed = "" if ledger.ledger.index.up[first] else " (it is closed to new work)"
     return InsufficientCapacity(
-        f"{ledger.name(first)} has {there} GiB of memory to give, but {asked} GiB are requested{closed}{more}",
+        f"{ledger.name(first)} has {available} GiB of memory to give, but {requested} GiB are requested{closed}{more}",
         field=f"memoryGibByNode.{ledger.name(first)}",
         blocking=blocking[:DOMAINS_SHOWN],
     )
 
 
-def obstacle_in_words(node: NodeRow) -> str | None:
+def describe_obstacle(node: NodeRow) -> str | None:
     """What blocks a node, as shown to whoever requests nodes: for a node under maintenance, which maintenance."""
     why = node.obstacle()
     owners = [owner for owner in node.cordoned_by or () if owner.startswith(MAINTENANCE_OF)]
@@ -102,45 +103,45 @@ def obstacle_in_words(node: NodeRow) -> str | None:
 
 def _maintenance_note(rows: Iterable[NodeRow]) -> str:
     """How many nodes are out for which maintenance, as the end of a sentence."""
-    found = Counter(why for row in rows if (why := obstacle_in_words(row)) and why.startswith("maintenance "))
+    found = Counter(why for row in rows if (why := describe_obstacle(row)) and why.startswith("maintenance "))
     return "".join(
         f"; {count} {'node is' if count == 1 else 'nodes are'} in {why}" for why, count in sorted(found.items())
     )
 
 
-def describe_request(request: PlacementRequest, of_node: int) -> str:
+def describe_request(request: PlacementRequest, npus_of_node: int) -> str:
     """A request in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB". A whole node has `of_node`
     NPUs."""
-    reported = []
-    if request.nodes and request.npus_per_node == of_node:
-        reported.append(counted(request.nodes, "node"))
+    terms = []
+    if request.nodes and request.npus_per_node == npus_of_node:
+        terms.append(counted(request.nodes, "node"))
     elif request.nodes == 1:
         npus = "a die" if request.npus_per_node < 1 else f"{counted(request.npus_per_node, 'NPU')} on one node"
-        reported.append(npus)
+        terms.append(npus)
     elif request.nodes:
-        reported.append(f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'NPU')} each")
+        terms.append(f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'NPU')} each")
     if request.spares:
-        reported.append(counted(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
+        terms.append(counted(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
     if request.cpus:
-        reported.append(counted(request.cpus, "CPU socket"))
+        terms.append(counted(request.cpus, "CPU socket"))
     if request.mem:
-        reported.append(f"{request.mem} GiB")
-    return " and ".join(reported) or "nothing"
+        terms.append(f"{request.mem} GiB")
+    return " and ".join(terms) or "nothing"
 
 
-def does_not_fit(request: PlacementRequest, of_node: int) -> str:
+def does_not_fit(request: PlacementRequest, npus_of_node: int) -> str:
     """The beginning of a refusal: "3 nodes and 1 spare do not fit", "1 node does not fit"."""
-    asked = describe_request(request, of_node)
+    asked = describe_request(request, npus_of_node)
     one = asked.startswith(("1 ", "a ")) and " and " not in asked
     return f"{asked} {'does' if one else 'do'} not fit"
 
 
-def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
+def violated_constraint(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
     """The constraint in the way: the first without which it would fit, or else how much is free."""
     ledger = ledger_sync.ledger
-    for rule, without in _relaxations(request):
-        if ledger.choose(without) is not None:
-            return _RULES[rule](ledger_sync, request)
+    for rule, relaxed in _relaxations(request):
+        if ledger.choose(relaxed) is not None:
+            return _DESCRIPTIONS[rule](ledger_sync, request)
     index = ledger.index
     if request.cpus and sum(n for n, up in zip(index.cpus, index.up, strict=True) if up) < request.cpus:
         free = sum(n for n, up in zip(index.cpus, index.up, strict=True) if up)
@@ -150,11 +151,11 @@ def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
         return f"{free} GiB are free"
     if request.npus_per_node == ledger.shape.npus:
         return f"no supernode has more than {counted(index.most_left(), 'free node')}"
-    having = sum(free >= request.npus_per_node for free in index.free)
+    nodes_with_room = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if request.nodes > 1:
-        has = "has" if having == 1 else "have"
-        return f"{counted(having, 'node')} {has} {counted(request.npus_per_node, 'NPU')} free"
+        verb = "has" if nodes_with_room == 1 else "have"
+        return f"{counted(nodes_with_room, 'node')} {verb} {counted(request.npus_per_node, 'NPU')} free"
     return f"no node has more than {counted(most, 'free NPU')}"
 
 
@@ -180,7 +181,7 @@ def _relaxations(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequ
         yield "supernode", changed_to(request, required_domain="")
 
 
-def _cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _describe_cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
     largest = max((mask.bit_count() for mask in ledger.ledger.index.whole), default=0)
     if request.npus_per_node < ledger.ledger.shape.npus:
         nodes = f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'free NPU')}"
@@ -191,7 +192,7 @@ def _cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
     )
 
 
-def _spread(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _describe_spread(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.spread is not None
     free = sum(ledger.ledger.index.left)
     return (
@@ -200,50 +201,50 @@ def _spread(ledger: LedgerSync, request: PlacementRequest) -> str:
     )
 
 
-def _no_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _describe_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.affinity is not None
     others = " and ".join(request.affinity.others)
     return f"there is no room for them in any {request.affinity.over} used by {others} (affinity)"
 
 
-def _no_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _describe_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.anti_affinity is not None
     others = " or ".join(request.anti_affinity.others)
     return f"there is no room for them in any {request.anti_affinity.over} without {others} (antiAffinity)"
 
 
-def _supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
+def _describe_supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
     if request.npus_per_node == ledger.ledger.shape.npus:
         return f"no supernode has more than {counted(ledger.ledger.index.most_left(), 'free node')}"
     return "no single supernode has room for all of them"
 
 
-_RULES: dict[str, Any] = {
-    "cabinet": _cabinet,
-    "spread": _spread,
-    "affinity": _no_affinity,
-    "anti_affinity": _no_anti_affinity,
+_DESCRIPTIONS: dict[str, Any] = {
+    "cabinet": _describe_cabinet,
+    "spread": _describe_spread,
+    "affinity": _describe_affinity,
+    "anti_affinity": _describe_anti_affinity,
     "cell": lambda ledger, request: f"no supernode has room for them in blocks of {request.cabinet_block} per cabinet",
     "block": lambda ledger, request: (
         f"they cannot be divided into blocks of {request.supernode_block} that each fit in one supernode"
     ),
     "avoid": lambda ledger, request: "they would only fit on nodes that excludeNodes rules out",
     "spares": lambda ledger, request: f"the members fit, but not together with {counted(request.spares, 'spare')}",
-    "supernode": _supernode,
+    "supernode": _describe_supernode,
 }
 
 
-def blocking(rows: Iterable[NodeRow], promised: Container[NodeName] = ()) -> list[dict[str, Any]]:
+def blocking_cabinets(rows: Iterable[NodeRow], promised: Container[NodeName] = ()) -> list[dict[str, Any]]:
     """Per cabinet: its nodes, how many are entirely free, and what blocks the others. Only the freest cabinets are
     listed. `promised`: nodes that a reservation will have during that time."""
 
     def obstacle(node: NodeRow) -> str | None:
-        return obstacle_in_words(node) or ("Promised" if node.node_name in promised else None)
+        return describe_obstacle(node) or ("Promised" if node.node_name in promised else None)
 
     cabinets: dict[str, list[NodeRow]] = defaultdict(list)
     for row in rows:
         cabinets[row.node_name.cabinet].append(row)
-    reported = [
+    rows_by_cabinet = [
         {
             "domain": cabinet,
             "nodes": len(nodes),
@@ -252,6 +253,6 @@ def blocking(rows: Iterable[NodeRow], promised: Container[NodeName] = ()) -> lis
         }
         for cabinet, nodes in sorted(cabinets.items())
     ]
-    if len(reported) > DOMAINS_SHOWN:
-        reported = sorted(reported, key=lambda each: -int(str(each["free"])))[:DOMAINS_SHOWN]
-    return reported
+    if len(rows_by_cabinet) > DOMAINS_SHOWN:
+        rows_by_cabinet = sorted(rows_by_cabinet, key=lambda each: -int(str(each["free"])))[:DOMAINS_SHOWN]
+    return rows_by_cabinet

@@ -32,35 +32,35 @@ class Relocations:
 
     def begin(self, session: Session, allocation: AllocationRow, request: RelocateRequest) -> None:
         """Take the successor. Repeated, it finds what was begun or has ended. Raises Conflict, InvalidField."""
-        here = {node.node_name: node for node in self._store.allocated_to(session, allocation.name)}
-        member, there = here.get(request.node), here.get(request.to)
-        if member is None and there is not None and there.role == "member":
+        held = {node.node_name: node for node in self._store.allocated_to(session, allocation.name)}
+        member, target = held.get(request.node), held.get(request.to)
+        if member is None and target is not None and target.role == "member":
             return
         allocation_request = self._ledger.ledger.allocations[allocation.name].request
         if allocation_request.npus_per_node != self._ledger.ledger.shape.npus or not allocation_request.nodes:
             raise InvalidField("only members that hold a whole node can be relocated", field="node")
         if member is None or member.role != "member":
             raise InvalidField(f"{request.node} is not a member of {allocation.name}", field="node")
-        if there is not None and there.role == "successor" and there.rank == member.rank:
+        if target is not None and target.role == "successor" and target.rank == member.rank:
             return
-        if there is not None or any(node.role == "successor" for node in here.values()):
+        if target is not None or any(node.role == "successor" for node in held.values()):
             raise Conflict(f"{allocation.name} is already moving; wait for that move to end, or cancel it")
-        self._check(session, allocation, request, self._store.node(session, request.to), here)
-        self._assignments.take(session, allocation, request.to, "successor", member.rank)
+        self._check_target(session, allocation, request, self._store.node(session, request.to), held)
+        self._assignments.assign(session, allocation, request.to, "successor", member.rank)
         allocation.moving_to = allocation.request
         self._ledger.refresh(session, allocation)
 
-    def _check(
+    def _check_target(
         self,
         session: Session,
         allocation: AllocationRow,
         request: RelocateRequest,
         target: NodeRow,
-        here: dict[NodeName, NodeRow],
+        held: dict[NodeName, NodeRow],
     ) -> None:
         """Check the target. Only a plan's own move may use nodes that the plan keeps, or break a constraint until its
         next move."""
-        obstacle = target.obstacle_to_npus(target.name in self._store.parted(session))
+        obstacle = target.obstacle_to_npus(target.name in self._store.nodes_with_parts(session))
         if request.defragmentation is not None:
             row = find(session, DefragmentationRow, request.defragmentation)
             step = row.step() if row.state == "Running" else None
@@ -74,6 +74,6 @@ class Relocations:
         if is_promised(ledger, numbers[request.to], ledger.allocations[allocation.name].request.lease_end):
             raise Conflict(f"{request.to} is promised to a reservation", field="to")
         if request.defragmentation is None:
-            others = {numbers[n.name] for n in here.values() if n.role == "member" and n.name != request.node}
+            others = {numbers[n.name] for n in held.values() if n.role == "member" and n.name != request.node}
             if not keeps_rules(ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]):
                 raise Conflict(f"{request.to} would violate the placement of {allocation.name}", field="to")

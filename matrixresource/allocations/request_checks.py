@@ -20,12 +20,12 @@ def check_request(
     Conflict if those allocations have gone since the spec was `granted`."""
     checked_version(session, request.topology_version)
     check_placement(request)
-    near = request.affinity.allocations if request.affinity else []
-    apart = request.anti_affinity.allocations if request.anti_affinity else []
-    for field, others in (("affinity", near), ("antiAffinity", apart)):
+    affinities = request.affinity.allocations if request.affinity else []
+    anti_affinities = request.anti_affinity.allocations if request.anti_affinity else []
+    for field, others in (("affinity", affinities), ("antiAffinity", anti_affinities)):
         if name in others:
             raise InvalidField(f"{field} of {name} refers to {name} itself", field=f"{field}.allocations")
-    missing = [other for other in near if session.get(AllocationRow, other) is None]
+    missing = [other for other in affinities if session.get(AllocationRow, other) is None]
     if missing and request.affinity and request.affinity.required:
         known = granted is not None and granted.affinity is not None and {*missing} <= {*granted.affinity.allocations}
         refusal: type[MatrixError] = Conflict if known else InvalidField
@@ -36,12 +36,12 @@ def check_request(
         if session.get(NodeRow, node) is None:
             raise InvalidField(f"there is no node {node!r}", field=f"memoryGibByNode.{node}")
     levels = {rule.level for rule in (request.affinity, request.anti_affinity) if rule is not None}
-    if both := sorted(set(near) & set(apart)) if len(levels) == 1 else []:
+    if both := sorted(set(affinities) & set(anti_affinities)) if len(levels) == 1 else []:
         raise InvalidField(
             f"affinity and antiAffinity both refer to {both[0]} at the same level", field="antiAffinity.allocations"
         )
-    if way := affinity_cycle(name, near, lambda other: _near(session, other)):
-        text = f"affinity forms a cycle: {' -> '.join(way)}"
+    if cycle := affinity_cycle(name, affinities, lambda other: _affinities_of(session, other)):
+        text = f"affinity forms a cycle: {' -> '.join(cycle)}"
         raise InvalidField(text, field="affinity.allocations")
 
 
@@ -64,22 +64,22 @@ def check_placement(request: AllocationRequest) -> None:
         )
 
 
-def _near(session: Session, name: str) -> list[str]:
+def _affinities_of(session: Session, name: str) -> list[str]:
     row = session.get(AllocationRow, name)
-    near = row.spec().affinity if row is not None else None
-    return near.allocations if near else []
+    affinity = row.spec().affinity if row is not None else None
+    return affinity.allocations if affinity else []
 
 
-def affinity_cycle(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
+def affinity_cycle(name: str, affinities: Iterable[str], affinities_of: Callable[[str], Iterable[str]]) -> list[str]:
     """The cycle of affinities from `name` back to itself; [] if there is none. `known` gives the affinities of the
     others."""
-    waiting = [[name, other] for other in near]
+    open_paths = [[name, other] for other in affinities]
     seen: set[str] = set()
-    while waiting:
-        way = waiting.pop()
-        if way[-1] == name:
-            return way
-        if way[-1] not in seen:
-            seen.add(way[-1])
-            waiting += [[*way, other] for other in known(way[-1])]
+    while open_paths:
+        path = open_paths.pop()
+        if path[-1] == name:
+            return path
+        if path[-1] not in seen:
+            seen.add(path[-1])
+            open_paths += [[*path, other] for other in affinities_of(path[-1])]
     return []

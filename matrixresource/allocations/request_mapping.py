@@ -17,23 +17,25 @@ from matrixresource.scheduler.model.request import DomainConstraint, PlacementRe
 NEVER = float("inf")
 
 
-def member_size(request: AllocationRequest, of_node: int) -> tuple[int, float]:
+def member_size(request: AllocationRequest, npus_of_node: int) -> tuple[int, float]:
     """(members, NPUs on each), with `of_node` NPUs in a node; no members for sockets or memory alone. Raises
     InvalidField."""
-    per = request.npus_per_node
-    if per is not None:
-        _part(per, "npusPerNode", of_node)
+    per_node = request.npus_per_node
+    if per_node is not None:
+        _check_part_size(per_node, "npusPerNode", npus_of_node)
     if request.nodes is not None:
-        return request.nodes, per or of_node
+        return request.nodes, per_node or npus_of_node
     if request.npus is None:
-        return 0, of_node
+        return 0, npus_of_node
     npus = request.npus
-    if per is not None:
-        if npus % per:
-            raise InvalidField(f"{npus:g} NPUs cannot be divided into nodes with {per:g} each", field="npusPerNode")
-        return int(npus / per), per
-    if npus <= of_node:
-        _part(npus, "npus", of_node)
+    if per_node is not None:
+        if npus % per_node:
+            raise InvalidField(
+                f"{npus:g} NPUs cannot be divided into nodes with {per_node:g} each", field="npusPerNode"
+            )
+        return int(npus / per_node), per_node
+    if npus <= npus_of_node:
+        _check_part_size(npus, "npus", npus_of_node)
         return 1, npus
     if npus != int(npus):
         raise InvalidField(
@@ -41,14 +43,15 @@ def member_size(request: AllocationRequest, of_node: int) -> tuple[int, float]:
             field="npus",
         )
     whole = int(npus)
-    per = next(size for size in range(of_node, 0, -1) if whole % size == 0)
-    return whole // per, per
+    per_node = next(size for size in range(npus_of_node, 0, -1) if whole % size == 0)
+    return whole // per_node, per_node
 
 
-def _part(npus: float, field: str, of_node: int) -> None:
-    if npus > of_node or (npus != 0.5 and npus != int(npus)):
+def _check_part_size(npus: float, field: str, npus_of_node: int) -> None:
+    if npus > npus_of_node or (npus != 0.5 and npus != int(npus)):
         raise InvalidField(
-            f"a node cannot give {npus:g} NPUs: use 0.5 (one die) or a whole number from 1 to {of_node}", field=field
+            f"a node cannot give {npus:g} NPUs: use 0.5 (one die) or a whole number from 1 to {npus_of_node}",
+            field=field,
         )
 
 
@@ -56,7 +59,7 @@ def map_request(
     request: AllocationRequest, shape: ClusterShape, number: Callable[[NodeName], int | None], now: float = 0.0
 ) -> PlacementRequest:
     """The ledger's request. `number` gives a node's number, or None if it does not exist; the lease starts at `now`."""
-    nodes, per = member_size(request, shape.npus)
+    nodes, per_node = member_size(request, shape.npus)
     placement = request.placement
     if placement.policy == "pack" and placement.level == "node" and placement.required and nodes > 1:
         raise InvalidField(
@@ -64,11 +67,11 @@ def map_request(
             field="placement.level",
         )
     blocks = {"cabinet": 1, "supernode": 1}
-    for place, block in enumerate(placement.blocks):
+    for position, block in enumerate(placement.blocks):
         if nodes % block.nodes:
             raise InvalidField(
                 f"{nodes} members cannot be divided into blocks of {block.nodes}",
-                field=f"placement.blocks[{place}].nodes",
+                field=f"placement.blocks[{position}].nodes",
             )
         blocks[block.level] = block.nodes
     if blocks["supernode"] % blocks["cabinet"] and blocks["supernode"] > 1:
@@ -76,18 +79,18 @@ def map_request(
             f"a supernode block of {blocks['supernode']} cannot be divided into cabinet blocks of {blocks['cabinet']}",
             field="placement.blocks",
         )
-    avoid = (number(name) for name in request.exclude_nodes)
+    excluded = (number(name) for name in request.exclude_nodes)
     named = ((number(name), gib) for name, gib in request.memory_gib_by_node.items())
     by_node = tuple(sorted((node, gib) for node, gib in named if node is not None))
     return PlacementRequest(
         nodes,
-        per,
-        required_domain=_within(request),
+        per_node,
+        required_domain=_required_domain(request),
         supernode_block=blocks["supernode"],
         cabinet_block=blocks["cabinet"],
-        spread=_spread(request, nodes, shape),
-        anti_affinity=_rule(request.anti_affinity),
-        affinity=_rule(request.affinity),
+        spread=_spread_constraint(request, nodes, shape),
+        anti_affinity=_affinity_constraint(request.anti_affinity),
+        affinity=_affinity_constraint(request.affinity),
         spares=request.spares,
         cpus=request.cpus,
         mem=sum(gib for _, gib in by_node) if request.memory_gib_by_node else request.memory_gib,
@@ -95,11 +98,11 @@ def map_request(
         priority=request.priority,
         preempts=request.preemption == "LowerPriority",
         lease_end=NEVER if request.lease_s is None else now + request.lease_s,
-        excluded_nodes=frozenset(each for each in avoid if each is not None),
+        excluded_nodes=frozenset(each for each in excluded if each is not None),
     )
 
 
-def _within(request: AllocationRequest) -> str:
+def _required_domain(request: AllocationRequest) -> str:
     placement = request.placement
     if request.nodes is None and request.npus is None:
         return placement.level if placement.required and placement.level != "node" else ""
@@ -110,7 +113,7 @@ def _within(request: AllocationRequest) -> str:
     )
 
 
-def _spread(request: AllocationRequest, nodes: int, shape: ClusterShape) -> DomainConstraint | None:
+def _spread_constraint(request: AllocationRequest, nodes: int, shape: ClusterShape) -> DomainConstraint | None:
     placement = request.placement
     if placement.policy != "spread" or placement.level == "node" or not nodes:
         return None
@@ -120,7 +123,7 @@ def _spread(request: AllocationRequest, nodes: int, shape: ClusterShape) -> Doma
     )
 
 
-def _rule(affinity: Affinity | None) -> DomainConstraint | None:
+def _affinity_constraint(affinity: Affinity | None) -> DomainConstraint | None:
     return (
         None
         if affinity is None

@@ -16,7 +16,7 @@ from matrixresource.allocations import quotas
 from matrixresource.allocations.apply_placement import apply_placement, new_allocation
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
-from matrixresource.allocations.refusals import describe_request, does_not_fit, obstacle_in_words, refusal
+from matrixresource.allocations.refusals import describe_obstacle, describe_request, does_not_fit, refusal
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import RESERVATION_LABEL, system_labels
@@ -28,7 +28,7 @@ from matrixresource.store.reservations import ReservationRow, active_reservation
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import checked_version
 
-SHORT_SHOWN = 5
+NODES_SHOWN = 5
 """The most unavailable nodes of a reservation that a message names."""
 
 
@@ -61,9 +61,9 @@ class ReservationService:
             )
         with self._store.transaction() as session:
             row = session.get(ReservationRow, name)
-            kept_request = request.spec().spec_dict()
+            stored_request = request.spec().spec_dict()
             if row is not None:
-                if row.request != kept_request or not row.lies_at(start, start + request.duration_s):
+                if row.request != stored_request or not row.has_period(start, start + request.duration_s):
                     raise Conflict(f"reservation {name!r} exists with another spec; delete it first")
                 row.labels = request.labels
                 holding = session.get(AllocationRow, name)
@@ -75,14 +75,14 @@ class ReservationService:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
             if session.get(AllocationRow, name) is not None:
                 raise Conflict(f"an allocation {name!r} exists; a reservation becomes an allocation of the same name")
-            quotas.check(session, request.spec())
+            quotas.check_quota(session, request.spec())
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request.spec(), now)
-            self._ledger.touched()
+            self._ledger.invalidate()
             place = ledger_reserving.reserve(ledger, name, allocation_request, start, start + request.duration_s)
             if place is None:
-                asked = replace(allocation_request, lease_end=start + request.duration_s)
-                raise refusal(self._store.nodes(session), self._ledger, asked, reserved_from=start)
+                requested = replace(allocation_request, lease_end=start + request.duration_s)
+                raise refusal(self._store.nodes(session), self._ledger, requested, reserved_from=start)
             row = ReservationRow(
                 name=name,
                 project=request.project,
@@ -90,8 +90,8 @@ class ReservationService:
                 state="Promised",
                 starts_at=start,
                 ends_at=start + request.duration_s,
-                request=kept_request,
-                place=self._ledger.written(place),
+                request=stored_request,
+                place=self._ledger.placement_json(place),
             )
             session.add(row)
         return row.view()
@@ -112,41 +112,43 @@ class ReservationService:
             if not any(row.ends_at <= now or row.starts_at <= now for row in rows):
                 return "no reservation is due"
             ledger = self._ledger.open(session)
-            self._ledger.touched()
+            self._ledger.invalidate()
             for row in rows:
                 if row.ends_at <= now or (row.state == "Active" and session.get(AllocationRow, row.name) is None):
                     row.move("Ended")
             places, waiting = ledger_reserving.activate_due(ledger, now)
             for row in rows:
                 if row.name in places:
-                    self._hold(session, row, places[row.name], now)
+                    self._activate(session, row, places[row.name], now)
                     current += 1
                 elif row.name in waiting:
                     if row.state == "Promised":
                         row.move("Waiting")
-                    message = self._why_waiting(session, row)
+                    message = self._waiting_message(session, row)
                     row.set_condition("Scheduled", False, "InsufficientCapacity", message, now)
         return f"{current} reservations are held now"
 
-    def _hold(self, session: Session, row: ReservationRow, place: Placement, now: float) -> None:
+    def _activate(self, session: Session, row: ReservationRow, place: Placement, now: float) -> None:
         request = row.spec()
-        asked = self._ledger.placement_request(request, now)
-        allocation = new_allocation(session, row.name, request, asked, row.ends_at)
+        placement_request = self._ledger.placement_request(request, now)
+        allocation = new_allocation(session, row.name, request, placement_request, row.ends_at)
         allocation.project, allocation.labels = row.project, {**row.labels, RESERVATION_LABEL: row.name}
         apply_placement(session, self._store, self._assignments, self._ledger, allocation, place)
         self._status.reconcile(session, allocation, now)
-        row.place = self._ledger.written(place)
+        row.place = self._ledger.placement_json(place)
         row.move("Active")
         row.set_condition("Scheduled", True, "Reserved", f"allocation {name_of(row.name)} has its nodes", now)
 
-    def _why_waiting(self, session: Session, row: ReservationRow) -> str:
+    def _waiting_message(self, session: Session, row: ReservationRow) -> str:
         """Why a reservation whose start has come has no nodes, naming a few that are not free."""
-        wanted = sorted(row.nodes)
-        obstacles = {str(node.node_name): obstacle_in_words(node) for node in self._store.nodes(session, wanted)}
-        short = [f"{name} ({why})" for name in wanted if (why := obstacles.get(name, "Gone"))]
-        shown = ", ".join(short[:SHORT_SHOWN]) + (f" and {more} more" if (more := len(short) - SHORT_SHOWN) > 0 else "")
-        lacks = f"these of its nodes are not free: {shown}; " if short else ""
-        return f"its start has come; {lacks}nowhere else has room"
+        names = sorted(row.nodes)
+        obstacles = {str(node.node_name): describe_obstacle(node) for node in self._store.nodes(session, names)}
+        unavailable = [f"{name} ({why})" for name in names if (why := obstacles.get(name, "Gone"))]
+        shown = ", ".join(unavailable[:NODES_SHOWN]) + (
+            f" and {more} more" if (more := len(unavailable) - NODES_SHOWN) > 0 else ""
+        )
+        details = f"these of its nodes are not free: {shown}; " if unavailable else ""
+        return f"its start has come; {details}nowhere else has room"
 
     def claim(self, session: Session, reservation: str, name: str, request: PlacementRequest, now: float) -> Placement:
         """Take from an active reservation. Its nodes have no holder until the caller applies the placement.
@@ -163,7 +165,7 @@ class ReservationService:
             )
         if allocation.bound or allocation.state != "Reserved":
             raise Conflict(f"allocation {reservation!r} is in use itself and cannot be drawn on", field="reservation")
-        self._ledger.touched()
+        self._ledger.invalidate()
         ledger = self._ledger.ledger
         place = ledger_reserving.claim(ledger, reservation, name, request, now)
         if place is None:
@@ -177,17 +179,17 @@ class ReservationService:
                 node.holder = node.role = node.rank = None
         if left is None:
             for part in self._store.parts(session, reservation):
-                self._assignments.forget(session, part)
+                self._assignments.delete_part(session, part)
             session.delete(allocation)
             row.move("Ended")
             return place
         self._update_parts(session, allocation, left.place)
-        self._describe_remainder(session, allocation, left.request)
+        self._shrink_spec(session, allocation, left.request)
         self._status.reconcile(session, allocation, now)
-        row.place = self._ledger.written(left.place)
+        row.place = self._ledger.placement_json(left.place)
         return place
 
-    def _describe_remainder(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
+    def _shrink_spec(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
         """Make the allocation's spec describe what is left: members with consecutive ranks, and spares as members if no
         member is left. Members of different sizes count as the largest share of a node that all of them have."""
         nodes = self._store.allocated_to(session, allocation.name)
@@ -220,8 +222,8 @@ class ReservationService:
         for part in self._store.parts(session, allocation.name):
             new = wanted.pop(NodeName(part.node), None)
             if new is None:
-                self._assignments.forget(session, part)
+                self._assignments.delete_part(session, part)
             else:
                 part.dies, part.cpus, part.memory_gib = new.dies, new.cpus, new.memory_gib
         for new in wanted.values():
-            self._assignments.share(session, allocation, new)
+            self._assignments.assign_part(session, allocation, new)

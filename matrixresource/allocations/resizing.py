@@ -50,7 +50,7 @@ class Resizing:
             warm = warm_spares(ledger, request, allocation, nodes, keep)
         return ledger.resize(allocation.name, request, keep, now, warm)
 
-    def missing(self, allocation: AllocationRow, request: PlacementRequest) -> PlacementRequest:
+    def missing_request(self, allocation: AllocationRow, request: PlacementRequest) -> PlacementRequest:
         """What is requested beyond what is held, for the text of a refusal."""
         before = self._ledger.ledger.allocations[allocation.name].request
         return changed_to(
@@ -65,7 +65,9 @@ class Resizing:
         """The role of each of its whole nodes, by name."""
         return {node.name: node.role for node in self._store.allocated_to(session, allocation.name)}
 
-    def note(self, session: Session, allocation: AllocationRow, before: dict[str, str | None], now: float) -> None:
+    def record_growth(
+        self, session: Session, allocation: AllocationRow, before: dict[str, str | None], now: float
+    ) -> None:
         """Record in the condition Grown, for this generation, how many of the new members had been spares `before`.
 
         It is written in the same transaction as the change, so that it survives any crash.

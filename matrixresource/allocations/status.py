@@ -12,7 +12,7 @@ from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import specs_at
 
-NODES_ARE = {"On": "active", "Off": "off"}
+POWER_ADJECTIVES = {"On": "active", "Off": "off"}
 
 
 class AllocationStatus:
@@ -24,8 +24,8 @@ class AllocationStatus:
 
     def reconcile(self, session: Session, allocation: AllocationRow, now: float) -> bool:
         """Derive the state. Return True if the allocation was released and is gone."""
-        self._forget_wiped_parts(session, allocation)
-        if allocation.state == "Releasing" and self._released(session, allocation):
+        self._delete_wiped_parts(session, allocation)
+        if allocation.state == "Releasing" and self._release_nodes(session, allocation):
             self._end_reservation(session, allocation.name)
             session.delete(allocation)
             return True
@@ -41,7 +41,9 @@ class AllocationStatus:
         spares = sum(view.ready for view in members if view.role == "spare") if allocation.bound else 0
         whole, enough = allocation.bound and ready == len(serving), spares >= allocation.spares
         reason = "NotBound" if not allocation.bound else "AllReady" if whole else "Waiting"
-        message = f"{ready if allocation.bound else 0} of {len(serving)} members are {NODES_ARE[allocation.power]}"
+        message = (
+            f"{ready if allocation.bound else 0} of {len(serving)} members are {POWER_ADJECTIVES[allocation.power]}"
+        )
         allocation.set_condition("NodesReady", whole, reason, message, now)
         reason = "SparesReady" if enough else "SparesMissing"
         message = f"{spares} of {allocation.spares} spares stand ready"
@@ -67,7 +69,7 @@ class AllocationStatus:
         of_parts = ((part, nodes[part.node]) for part in parts)
         return views + [part.member_view(node, specs[node.supernode].npu.dies) for part, node in of_parts]
 
-    def _released(self, session: Session, allocation: AllocationRow) -> bool:
+    def _release_nodes(self, session: Session, allocation: AllocationRow) -> bool:
         # An unreachable node is fenced by its generation and quarantined until it proves to be clean. One whose agent
         # gave up and that is out of service is checked, which includes cleaning, before it returns.
         left = self._store.allocated_to(session, allocation.name)
@@ -80,9 +82,13 @@ class AllocationStatus:
             session, allocation.name
         )
 
-    def _forget_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
-        going = [part for part in self._store.parts(session, allocation.name) if part.releasing]
-        nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in going])} if going else {}
-        for part in going:
+    def _delete_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
+        releasing = [part for part in self._store.parts(session, allocation.name) if part.releasing]
+        nodes = (
+            {node.name: node for node in self._store.nodes(session, [part.node for part in releasing])}
+            if releasing
+            else {}
+        )
+        for part in releasing:
             if part.gone(nodes[part.node]):
-                self._assignments.forget(session, part)
+                self._assignments.delete_part(session, part)

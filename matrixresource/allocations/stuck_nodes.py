@@ -9,7 +9,7 @@ from matrixresource.nodes.states import NODE_STATES
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 
-NEXT = {
+REMEDIES = {
     "Verifying": "check its agent; :quarantine takes it out of service, :retire does so for good",
     "Inspecting": "check its agent; :quarantine takes it out of service, :retire does so for good",
     "Deploying": "the instance replaces it once its agent gives up; :quarantine with force replaces it now",
@@ -30,4 +30,4 @@ def _stuck(node: NodeRow, now: float) -> StuckView:
     silent = f", its agent is {node.agent}" if node.agent != "Connected" else ""
     at = f" at {node.stage}" if node.stage else ""
     deadline_s = NODE_STATES.states[node.state].deadline_s
-    return node.overdue_view(now, f"{node.state} for longer than {deadline_s:g} s{at}{silent}: {NEXT[node.state]}")
+    return node.overdue_view(now, f"{node.state} for longer than {deadline_s:g} s{at}{silent}: {REMEDIES[node.state]}")

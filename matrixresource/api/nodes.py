@@ -120,7 +120,7 @@ def _npus(npus: KindRoutes, store: ResourceStore, reports: NodeReportProcessor, 
 
 def _asking(lifecycle: NodeLifecycle, verb: str) -> Callable[..., NodeView]:
     def ask(name: NodeName, caller: Caller, body: NodeVerbRequest | None = None) -> NodeView:
-        return lifecycle.ask(name, verb, body or NodeVerbRequest(), by=caller.principal.name[:63])
+        return lifecycle.execute_verb(name, verb, body or NodeVerbRequest(), by=caller.principal.name[:63])
 
     return ask
 

@@ -24,7 +24,7 @@ from matrixresource.contract.topology import (
     SupernodeWiring,
     TopologyVersionView,
 )
-from matrixresource.store.maintenance_domains import DomainRow, lying
+from matrixresource.store.maintenance_domains import DomainRow, allocations_by_domain
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow, current_version, supernodes, topology_at
@@ -128,7 +128,7 @@ def _domains(domains: KindRoutes) -> None:
     domains.get()
 
     def shown(session: Session, rows: Sequence[DomainRow]) -> list[DomainView]:
-        current = lying(session) if rows else {}
+        current = allocations_by_domain(session) if rows else {}
         return [row.view_of(current.get(row.name, [])) for row in sorted(rows, key=lambda row: row.name)]
 
     domains.list(rows_shown=shown)

@@ -10,7 +10,7 @@ from matrixresource.store.defragmentations import DefragmentationRow, in_state
 from matrixresource.store.store import ResourceStore
 
 
-def _proposed(session: Session) -> list[DefragmentationRow]:
+def _proposed_plans(session: Session) -> list[DefragmentationRow]:
     return in_state(session, "Proposed")
 
 
@@ -23,11 +23,11 @@ class ProposedPlans:
 
     async def reconcile(self) -> str:
         """Check every plan that has not been approved yet."""
-        if not self._store.records.found(DefragmentationRow, _proposed):
+        if not self._store.records.found(DefragmentationRow, _proposed_plans):
             return "no plans for review"
         ended = 0
         with self._store.transaction() as session:
-            for row in _proposed(session):
+            for row in _proposed_plans(session):
                 if (why := self._plans.outdated(session, row)) is not None:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
                     ended += 1

@@ -37,27 +37,27 @@ class FlappingNodes:
             return "no node is flapping"
         with self._store.transaction() as session:
             for node in self._store.nodes(session, names):
-                self._judge(session, node, rules.faded(node.flap_score or 0.0, node.flapped_at, now))
+                self._reconcile_node(session, node, rules.decayed_score(node.flap_score or 0.0, node.flapped_at, now))
         return f"{len(names)} nodes are flapping or have flapped"
 
-    def _judge(self, session: Session, node: NodeRow, score: float) -> None:
+    def _reconcile_node(self, session: Session, node: NodeRow, score: float) -> None:
         rules = flap_rules()
         if node.state_reason == STAGE_TOLERATED:
-            rested = self._clock.now() - node.updated_at >= rules.retry_s
-            if node.status == "Failed" and node.in_sync and node.agent == "Connected" and rested:
-                self._lifecycle.try_again(session, node)
+            retry_due = self._clock.now() - node.updated_at >= rules.retry_s
+            if node.status == "Failed" and node.in_sync and node.agent == "Connected" and retry_due:
+                self._lifecycle.retry_stage(session, node)
         elif node.desired_state == QUARANTINED:
             if node.state_reason == FLAPPING and node.agent == "Connected" and score < rules.return_below:
                 self._lifecycle.verify(session, node, "it has stopped flapping")
         elif node.desired_state == AVAILABLE and not node.allocated and score >= rules.quarantine_at:
-            times = f"flapping: score {score:.1f}, quarantined at {rules.quarantine_at:g}"
+            message = f"flapping: score {score:.1f}, quarantined at {rules.quarantine_at:g}"
             others = [each.node_name for each in self._store.nodes(session) if each.desired_state == QUARANTINED]
             full = rules.full_domain(FLAPPING, node.node_name, others)
             if full is None:
-                self._lifecycle.quarantine(session, node, FLAPPING, times)
+                self._lifecycle.quarantine(session, node, FLAPPING, message)
             elif node.state_reason != TOLERATED:
                 node.state_reason = TOLERATED
-                node.state_message = f"{times}; {full} has reached its limit of quarantined nodes"
+                node.state_message = f"{message}; {full} has reached its limit of quarantined nodes"
         elif node.state_reason == TOLERATED and score < rules.quarantine_at:
             node.state_reason, node.state_message = None, ""
 

@@ -26,12 +26,12 @@ from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.nodes import IN_PLACE, RECOVERY, FaultView
 from matrixresource.controllers.steady_reports import SteadyReports
-from matrixresource.nodes.fault_levels import health_unheard, worst_health
+from matrixresource.nodes.fault_levels import unreported_health, worst_health
 from matrixresource.nodes.fault_rules import dies_of, whole_node_fault
 from matrixresource.nodes.flap_rules import flap_rules
 from matrixresource.nodes.states import AVAILABLE, MANAGEABLE, QUARANTINED, SERVICING, STAGE_FAILED, STAGE_TOLERATED
 from matrixresource.store import node_inventories
-from matrixresource.store.agent_leases import WORSE, Lease, Leases
+from matrixresource.store.agent_leases import AGENT_SEVERITY, Lease, Leases
 from matrixresource.store.allocation_tables import TRACES, AssignmentRow
 from matrixresource.store.fault_history import FaultRecords
 from matrixresource.store.store import ResourceStore
@@ -53,9 +53,9 @@ class ReportBatch:
     """Nodes whose report contains nothing new."""
     leases: dict[str, Lease] = field(default_factory=dict)
     """By node, from the reports that were accepted."""
-    news: set[str] = field(default_factory=set)
+    changed_nodes: set[str] = field(default_factory=set)
     """Nodes that a report has changed."""
-    judged: list[tuple[NodeRow, int, NodeReport]] = field(default_factory=list)
+    repeatable: list[tuple[NodeRow, int, NodeReport]] = field(default_factory=list)
     """(row, its version before, report) for reports that were judged by nothing but the row and the report."""
 
 
@@ -104,49 +104,51 @@ class NodeReportProcessor:
         self._nudge = nudge
 
     @property
-    def deaf_s(self) -> float:
+    def suspended_s(self) -> float:
         """The total time for which leases were not enforced because this process was behind; emulated seconds."""
         return self._pauses.total_s
 
-    def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
+    def process(self, reports: list[NodeReport]) -> list[ReportAnswer]:
         """One answer per report, in the same order."""
         with self._store.transaction() as session:
-            touched = ChangedNodes()
+            changes = ChangedNodes()
             names = [report.node for report in reports]
-            self._leases.open(session, names)
-            known = {node.name: node for node in self._store.nodes(session, names)}
-            once = len({*names}) == len(names)  # with two reports of one node, only the second may be the known one
-            steady = self._steady.among(reports, known) if once else set()
+            self._leases.load(session, names)
+            rows = {node.name: node for node in self._store.nodes(session, names)}
+            unique = len({*names}) == len(names)  # with two reports of one node, only the second may be the known one
+            steady = self._steady.repeated_nodes(reports, rows) if unique else set()
             others = [name for name in names if name not in steady]
-            batch = ReportBatch(session, FaultRecords(session, others), node_inventories.known(session, others), steady)
-            answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
-            self._leases.record_heartbeats(session, batch.leases, batch.news)
-            self._reconcile(session, touched)
-        self._steady.add(batch.judged)  # the transaction's changes have their version numbers now
+            batch = ReportBatch(
+                session, FaultRecords(session, others), node_inventories.nodes_with_inventory(session, others), steady
+            )
+            answers = [self._process_report(batch, rows.get(report.node), report, changes) for report in reports]
+            self._leases.record_heartbeats(session, batch.leases, batch.changed_nodes)
+            self._reconcile(session, changes)
+        self._steady.add(batch.repeatable)  # the transaction's changes have their version numbers now
         return answers
 
-    def _take(
-        self, batch: ReportBatch, node: NodeRow | None, report: NodeReport, touched: ChangedNodes
+    def _process_report(
+        self, batch: ReportBatch, node: NodeRow | None, report: NodeReport, changes: ChangedNodes
     ) -> ReportAnswer:
         if node is None:
             return ReportAnswer(node=report.node, accepted=False, reason="NotFound")
-        taken = batch.leases.get(node.name)
-        seen = taken.reached if taken else self._leases.reached(node.name) or (node.epoch, -1)
-        if (report.epoch, report.sequence) <= seen:
+        lease = batch.leases.get(node.name)
+        newest = lease.newest_report if lease else self._leases.newest_report(node.name) or (node.epoch, -1)
+        if (report.epoch, report.sequence) <= newest:
             return ReportAnswer(node=report.node, accepted=False, reason="StaleReport")
         now = self._clock.now()
         batch.leases[node.name] = Lease(now, report.lease_s, report.epoch, report.sequence)
         if node.name in batch.steady:
             return ReportAnswer(node=report.node, accepted=True)
         version = node.version
-        answer = self._judge(batch, node, report, touched, now)
+        answer = self._apply_report(batch, node, report, changes, now)
         complete = report.inventory is None and report.ports is None and answer.desired is None
-        if complete and not answer.inventory_wanted and not batch.records.of(node.name):
-            batch.judged.append((node, version, report))
+        if complete and not answer.inventory_wanted and not batch.records.has_records(node.name):
+            batch.repeatable.append((node, version, report))
         return answer
 
-    def _judge(
-        self, batch: ReportBatch, node: NodeRow, report: NodeReport, touched: ChangedNodes, now: float
+    def _apply_report(
+        self, batch: ReportBatch, node: NodeRow, report: NodeReport, changes: ChangedNodes, now: float
     ) -> ReportAnswer:
         """Process a report that may contain something new."""
         before, was_ready = _fault_summary(node), node.ready
@@ -172,17 +174,17 @@ class NodeReportProcessor:
             _raise_flap_score(node, "Unhealthy", now)
         if report.inventory is not None:
             spec = spec_at(batch.session, node.supernode)
-            node_inventories.take(batch.session, node, report.inventory, spec, now)
+            node_inventories.record_inventory(batch.session, node, report.inventory, spec, now)
         if report.ports:
             self._topology_manager.observe(batch.session, node.name, report.ports)
-        self._apply_report(batch.session, node)
+        self._update_state(batch.session, node)
         if node.ready and not was_ready and node.holder:
             finished(TRACES.get(node.holder), "acknowledged", time.time_ns(), node=node.name, state=node.state)
         changed = _fault_summary(node) != before
         if changed:
-            touched.add(node, released)
+            changes.add(node, released)
         if changed or batch.session.is_modified(node):
-            batch.news.add(node.name)
+            batch.changed_nodes.add(node.name)
         behind = node.assignment_generation > report.generation
         row = batch.session.get(AssignmentRow, node.name) if behind else None
         return ReportAnswer(
@@ -192,7 +194,7 @@ class NodeReportProcessor:
             desired=row.view() if row else None,
         )
 
-    def _apply_report(self, session: Session, node: NodeRow) -> None:
+    def _update_state(self, session: Session, node: NodeRow) -> None:
         """Update the node's state from this report and apply rules: a failed check, or one that is due."""
         before = node.state
         if node.task is not None and node.in_sync and node.status == "Clean":
@@ -202,7 +204,7 @@ class NodeReportProcessor:
         if node.task in IN_PLACE and node.ready:
             node.task = None
         if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
-            if self._lifecycle.stage_failed(session, node, f"{node.stage}: {node.message}"):
+            if self._lifecycle.handle_stage_failure(session, node, f"{node.stage}: {node.message}"):
                 _raise_flap_score(node, STAGE_FAILED, self._clock.now())
         elif node.status == "Failed" and node.in_sync:
             node.task = None
@@ -212,13 +214,13 @@ class NodeReportProcessor:
         elif node.state_reason == STAGE_TOLERATED and node.ready:
             node.state_reason, node.state_message = None, ""
         node.read_state()
-        back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
-        if back and node.task is None and not node.allocated:
+        returned = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
+        if returned and node.task is None and not node.allocated:
             self._lifecycle.verify(session, node, "it is back after it was lost or unhealthy")
         if RECOVERY in (node.cordoned_by or ()):
-            self._clear_suspicion(session, node)
+            self._lift_recovery_cordon(session, node)
 
-    def _clear_suspicion(self, session: Session, node: NodeRow) -> None:
+    def _lift_recovery_cordon(self, session: Session, node: NodeRow) -> None:
         """Lift recovery's cordon from a node that reports. If the node is held, its holder sees it work and the report
         is the check; a free node is verified first. Dies that are still faulty stay unavailable in any case."""
         if node.allocated and node.health != "Unhealthy" and node.state != QUARANTINED:
@@ -229,7 +231,7 @@ class NodeReportProcessor:
     def release(self, npu: NpuName) -> NodeRow:
         """Release this NPU or its dies from separation by the frequency rule, after an administrator has looked at
         it."""
-        touched = ChangedNodes()
+        changes = ChangedNodes()
         with self._store.transaction() as session:
             node = self._store.node(session, npu.node)
             dies = dies_of(npu.removeprefix(f"{npu.node}-"))
@@ -237,8 +239,8 @@ class NodeReportProcessor:
             _write_faults(node, FaultRecords(session, [node.name]).release(node, dies))
             node.read_state()
             if _fault_summary(node) != before:
-                touched.add(node)
-            self._reconcile(session, touched)
+                changes.add(node)
+            self._reconcile(session, changes)
         return node
 
     async def watch_leases(self) -> str:
@@ -247,31 +249,33 @@ class NodeReportProcessor:
         late_s = self._pauses.beat()
         if self._pauses.stalled:
             log.warning("running late: agents are not considered silent", extra={"late_s": round(late_s, 1)})
-        touched = ChangedNodes()
+        changes = ChangedNodes()
         with self._store.transaction() as session:
-            self._leases.open(session)
-            self._leases.forgive(late_s, now)  # what was recorded before or meanwhile is known by now
+            self._leases.load(session)
+            self._leases.extend_all(late_s, now)  # what was recorded before or meanwhile is known by now
             nodes = self._store.nodes(session)
             for node in nodes:
-                agent = self._leases.agent(node.name, now, new=now - self._started_at < seconds_now(self._grace_s))
+                agent = self._leases.agent_state(
+                    node.name, now, new=now - self._started_at < seconds_now(self._grace_s)
+                )
                 # Only for the worse: recovery is detected from a report, by whichever replica receives it.
-                if agent is not None and WORSE[agent] > WORSE[node.agent]:
+                if agent is not None and AGENT_SEVERITY[agent] > AGENT_SEVERITY[node.agent]:
                     node.agent = agent
                     node.heard_at = self._leases.heard_at(node.name)
                     if agent == "Lost":
                         node.lost_at = now
-                        node.power, node.health = "Unknown", health_unheard(node.health)
+                        node.power, node.health = "Unknown", unreported_health(node.health)
                     node.read_state()
-                    touched.add(node)
-            _count_losses(nodes, touched.nodes, now)
-            self._reconcile(session, touched)
-        return f"{len(touched.nodes)} agents changed"
+                    changes.add(node)
+            _count_losses(nodes, changes.nodes, now)
+            self._reconcile(session, changes)
+        return f"{len(changes.nodes)} agents changed"
 
-    def _reconcile(self, session: Session, touched: ChangedNodes) -> None:
-        shared = [node.name for node in touched.nodes if node.shared_by]
+    def _reconcile(self, session: Session, changes: ChangedNodes) -> None:
+        shared = [node.name for node in changes.nodes if node.shared_by]
         parts = {part.allocation for part in rows_where(session, PartitionRow, "node", *shared)}
-        self._allocator.reconcile(session, touched.allocations | parts)
-        if any(node.holder is None for node in touched.nodes):
+        self._allocator.reconcile(session, changes.allocations | parts)
+        if any(node.holder is None for node in changes.nodes):
             self._nudge()
 
 
@@ -292,7 +296,7 @@ def _write_changed(node: NodeRow, **fields: object) -> None:
 
 def _raise_flap_score(node: NodeRow, reason: str, now: float) -> None:
     """Raise the node's flap score."""
-    node.flap_score = flap_rules().after(node.flap_score or 0.0, node.flapped_at, now, reason)
+    node.flap_score = flap_rules().raised_score(node.flap_score or 0.0, node.flapped_at, now, reason)
     node.flapped_at = now
 
 

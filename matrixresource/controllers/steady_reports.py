@@ -19,25 +19,27 @@ class SteadyReports:
 
     def __init__(self, records: Database) -> None:
         self._records = records
-        self._known: dict[str, tuple[int, dict[str, Any]]] = {}
+        self._last_reports: dict[str, tuple[int, dict[str, Any]]] = {}
 
-    def among(self, reports: Iterable[NodeReport], nodes: dict[str, NodeRow]) -> set[str]:
+    def repeated_nodes(self, reports: Iterable[NodeReport], nodes: dict[str, NodeRow]) -> set[str]:
         """The nodes whose report is a repetition. `nodes`: those that exist, by name."""
         found = set()
         for report in reports:
-            known = self._known.get(report.node)
+            known = self._last_reports.get(report.node)
             node = nodes.get(report.node)
             if known is not None and node is not None and known == (node.version, _content(report)):
                 found.add(node.name)
         return found
 
-    def add(self, judged: Iterable[tuple[NodeRow, int, NodeReport]]) -> None:
+    def add(self, reports: Iterable[tuple[NodeRow, int, NodeReport]]) -> None:
         """Remember reports that were judged by the row alone, which was at that version; each counts if its row still
         is."""
-        self._records.on_rollback(self._known.clear)  # version numbers of a rolled-back transaction are used again
-        for node, version, report in judged:
+        self._records.on_rollback(
+            self._last_reports.clear
+        )  # version numbers of a rolled-back transaction are used again
+        for node, version, report in reports:
             if node.version == version:
-                self._known[node.name] = version, _content(report)
+                self._last_reports[node.name] = version, _content(report)
 
 
 def _content(report: NodeReport) -> dict[str, Any]:

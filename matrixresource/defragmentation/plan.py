@@ -37,7 +37,7 @@ def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, reques
     cleaned, or kept by a defragmentation, count as free."""
     movers = _movers(session, store)
     rows = {row.name: row for row in store.nodes(session)}
-    with ledger.restored(), _reopened(ledger, list(rows.values())):
+    with ledger.invalidated_on_error(), _reopened(ledger, list(rows.values())):
         place = ledger.ledger.choose(request)
         if place is not None:
             return RoomPlan(_named(ledger, place), [], None)

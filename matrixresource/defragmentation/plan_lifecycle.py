@@ -33,7 +33,7 @@ class PlanLifecycle:
         missing = [step for step in row.steps() if session.get(AllocationRow, step.allocation) is None]
         if missing:
             return f"{missing[0].allocation} is gone"
-        return blocking_reason(row, self.nodes(session, row), self._store.parted(session))
+        return blocking_reason(row, self.nodes(session, row), self._store.nodes_with_parts(session))
 
     def keep(self, session: Session, row: DefragmentationRow) -> None:
         """Keep new work off the nodes that the plan needs."""

@@ -75,7 +75,7 @@ class RoomMaking:
             self._ensure_moving(session, row, step, insist=stopping)
             coming = f"{step.allocation} is being deployed on {step.to}; {step.source} serves meanwhile"
             return self._pending(row, coming, step)
-        parted = self._store.parted(session)
+        parted = self._store.nodes_with_parts(session)
         why = blocking_reason(row, nodes, parted)
         if stopping and (why is not None or not row.cancelling or not split_allocations(session, self._ledger, row)):
             return None

@@ -18,8 +18,8 @@ from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows import verbs
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.promised_capacity import promised_nodes, promises_in_the_way
-from matrixresource.allocations.refusals import blocking, describe_request, does_not_fit, exceeded
+from matrixresource.allocations.promised_capacity import conflicting_reservations, promised_nodes
+from matrixresource.allocations.refusals import blocking_cabinets, describe_request, does_not_fit, exceeded_domain
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
@@ -65,7 +65,7 @@ class DefragmentationService:
             wanted = describe_request(allocation_request, ledger.shape.npus)
             if ledger.choose(allocation_request) is not None:
                 raise Conflict(f"there is already room for {wanted}; nothing needs to move")
-            if limit := exceeded(self._ledger, allocation_request):
+            if limit := exceeded_domain(self._ledger, allocation_request):
                 field = "nodes" if request.request is None else "request.placement.level"
                 start = does_not_fit(allocation_request, ledger.shape.npus)
                 raise ExceedsDomain(f"{start}: {limit}; no move can change that", field=field)
@@ -74,10 +74,12 @@ class DefragmentationService:
                 why = f"no moves of whole nodes make room for {wanted}"
                 if found is not None:
                     why = f"there will be room for {wanted} once these are clean: {', '.join(found.nodes)}"
-                elif promised := promises_in_the_way(self._ledger, allocation_request):
+                elif promised := conflicting_reservations(self._ledger, allocation_request):
                     why = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {promised}"
                 promised_to_others = promised_nodes(self._ledger, allocation_request)
-                raise InsufficientCapacity(why, blocking=blocking(self._store.nodes(session), promised_to_others))
+                raise InsufficientCapacity(
+                    why, blocking=blocking_cabinets(self._store.nodes(session), promised_to_others)
+                )
             row = DefragmentationRow(
                 name=name,
                 project=request.project,
@@ -159,7 +161,10 @@ class DefragmentationService:
             theirs = (reported.allocation, reported.node, reported.to)
             if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
                 nodes = self._plans.nodes(session, row)
-                if not move_started(step, nodes) and blocking_reason(row, nodes, self._store.parted(session)) is None:
+                if (
+                    not move_started(step, nodes)
+                    and blocking_reason(row, nodes, self._store.nodes_with_parts(session)) is None
+                ):
                     text = f"{step.allocation} cannot move from {step.source} to {step.to}: {reported.message}"
                     self._plans.end(session, row, "Failed", reported.reason, text)
                     for operation in self._runner.under_way(session, row):

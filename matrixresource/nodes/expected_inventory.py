@@ -34,34 +34,34 @@ def part_names(spec: SupernodeSpec) -> list[str]:
     return [*npus, *dies, *cpus, *(f"dimm{slot}" for slot in range(DIMM_SLOTS)), *port_names(spec)]
 
 
-def inventory(
+def build_inventory(
     spec: SupernodeSpec, missing: Collection[str] = (), serial: str = "", firmware: str = ""
 ) -> NodeInventory:
     """The inventory of a node built to `spec` without these parts. A missing NPU or die takes its ports with it."""
 
-    def there(part: str) -> bool:
+    def is_present(part: str) -> bool:
         name = part.removeprefix("rdma-")
         return not any(name == gone or name.startswith(f"{gone}-") or part == gone for gone in missing)
 
     npus = []
     for npu in range(spec.node.npus):
-        dies = [die for die in range(spec.npu.dies) if there(f"npu{npu}-die{die}")]
+        dies = [die for die in range(spec.npu.dies) if is_present(f"npu{npu}-die{die}")]
         if dies:
             numbers = [npu * spec.npu.dies + die for die in dies]
             npus.append(NpuFound(npu=npu, dies=numbers, hbm_gb=len(dies) * spec.die.hbm_gb))
-    slots = sum(there(f"dimm{slot}") for slot in range(DIMM_SLOTS))
+    slots = sum(is_present(f"dimm{slot}") for slot in range(DIMM_SLOTS))
     return NodeInventory(
         model=spec.model,
         serial=serial,
         firmware=firmware,
         npus=npus,
-        cpus=sum(there(f"cpu{cpu}") for cpu in range(spec.node.cpus)),
+        cpus=sum(is_present(f"cpu{cpu}") for cpu in range(spec.node.cpus)),
         memory_gib=spec.node.dram_gib * slots // DIMM_SLOTS,
-        ports=[port for port in port_names(spec) if there(port)],
+        ports=[port for port in port_names(spec) if is_present(port)],
     )
 
 
-_complete = lru_cache(maxsize=64)(inventory)
+_complete_inventory = lru_cache(maxsize=64)(build_inventory)
 """For a node with nothing missing, computed once per spec."""
 
 
@@ -70,36 +70,38 @@ def mismatches(spec: SupernodeSpec, found: NodeInventory) -> list[str]:
 
     Serial number and firmware are individual to each node and not compared.
     """
-    expected = _complete(spec)
-    reported = [_differs("model", expected.model, found.model), _npus(expected, found)]
+    expected = _complete_inventory(spec)
+    sentences = [_compare("model", expected.model, found.model), _compare_npus(expected, found)]
     present = {npu.npu: npu for npu in found.npus}
     for npu in expected.npus:
         if npu.npu in present:
             other = present[npu.npu]
-            reported.append(_differs(f"npu{npu.npu} dies", _listed(npu.dies), _listed(other.dies)))
-            reported.append(_differs(f"npu{npu.npu} HBM", f"{npu.hbm_gb} GB", f"{other.hbm_gb} GB"))
-    reported.append(_differs("CPUs", expected.cpus, found.cpus))
-    reported.append(_differs("memory", f"{expected.memory_gib} GiB", f"{found.memory_gib} GiB"))
-    reported.append(_names("ports", expected.ports, found.ports))
-    return [sentence for sentence in reported if sentence]
+            sentences.append(_compare(f"npu{npu.npu} dies", _join_names(npu.dies), _join_names(other.dies)))
+            sentences.append(_compare(f"npu{npu.npu} HBM", f"{npu.hbm_gb} GB", f"{other.hbm_gb} GB"))
+    sentences.append(_compare("CPUs", expected.cpus, found.cpus))
+    sentences.append(_compare("memory", f"{expected.memory_gib} GiB", f"{found.memory_gib} GiB"))
+    sentences.append(_compare_names("ports", expected.ports, found.ports))
+    return [sentence for sentence in sentences if sentence]
 
 
-def _differs(what: str, expected: object, found: object) -> str:
+def _compare(what: str, expected: object, found: object) -> str:
     return "" if expected == found else f"{what}: expected {expected}, found {found}"
 
 
-def _npus(expected: NodeInventory, found: NodeInventory) -> str:
-    return _names("NPUs", [f"npu{npu.npu}" for npu in expected.npus], [f"npu{npu.npu}" for npu in found.npus])
+def _compare_npus(expected: NodeInventory, found: NodeInventory) -> str:
+    return _compare_names("NPUs", [f"npu{npu.npu}" for npu in expected.npus], [f"npu{npu.npu}" for npu in found.npus])
 
 
-def _names(what: str, expected: list[str], found: list[str]) -> str:
-    without, besides = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
-    if not without and not besides:
+def _compare_names(what: str, expected: list[str], found: list[str]) -> str:
+    missing, unexpected = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
+    if not missing and not unexpected:
         return ""
-    how = [f"{word} {_listed(names)}" for word, names in (("missing", without), ("unexpected", besides)) if names]
-    return f"{what}: expected {len(expected)}, found {len(found)} ({'; '.join(how)})"
+    differences = [
+        f"{word} {_join_names(names)}" for word, names in (("missing", missing), ("unexpected", unexpected)) if names
+    ]
+    return f"{what}: expected {len(expected)}, found {len(found)} ({'; '.join(differences)})"
 
 
-def _listed(names: Collection[object]) -> str:
+def _join_names(names: Collection[object]) -> str:
     shown = [str(name) for name in names][:NAMES_SHOWN]
     return ", ".join(shown) + (f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")

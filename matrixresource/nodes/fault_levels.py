@@ -121,7 +121,7 @@ def worst_level(names: Iterable[str]) -> str | None:
     return max(names, key=fault_table().severity, default=None)
 
 
-def health_unheard(reported: str) -> str:
+def unreported_health(reported: str) -> str:
     """The health of a component that no longer reports: Unhealthy if that was its last report, else Unknown."""
     return reported if reported == "Unhealthy" else "Unknown"
 

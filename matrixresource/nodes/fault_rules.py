@@ -27,8 +27,8 @@ from matrixresource.nodes.fault_levels import (
     worst_level,
 )
 
-ON_CHIP = re.compile(r"(?:rdma-)?npu(?P<npu>[0-7])(?:-die(?P<die>[01]))?(?:-p\d)?")
-UPLINK = re.compile(r"ub-p(?P<sub_plane>\d)-k\d\d")
+CHIP_COMPONENT = re.compile(r"(?:rdma-)?npu(?P<npu>[0-7])(?:-die(?P<die>[01]))?(?:-p\d)?")
+UPLINK_COMPONENT = re.compile(r"ub-p(?P<sub_plane>\d)-k\d\d")
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class FaultRecord:
         return self.since is None and not self.times and self.separated_at is None and not self.prolonged
 
 
-def observed(
+def after_observation(
     record: FaultRecord, present: bool, now: float, frequency: FrequencyRule | None, duration: DurationRule | None
 ) -> FaultRecord:
     """The record after one more observation at `now`: the fault is present, or it is not."""
     if frequency is not None:
         record = replace(record, times=tuple(time for time in record.times if time >= now - frequency.window_s))
         if record.separated_at is not None and frequency.release_s is not None:
-            due = now - record.separated_at >= frequency.release_s
-            record = replace(record, separated_at=None if due else record.separated_at)
+            expired = now - record.separated_at >= frequency.release_s
+            record = replace(record, separated_at=None if expired else record.separated_at)
     if present and record.since is None:
         record = replace(record, since=now, gone_at=None)
         if frequency is not None:
@@ -73,11 +73,11 @@ def observed(
         return record
     if record.since is not None:
         return replace(record, prolonged=record.prolonged or now - record.since > duration.lasts_s)
-    away_s = now - record.gone_at if record.gone_at is not None else 0.0
-    return replace(record, prolonged=record.prolonged and away_s < duration.recovers_s)
+    absent_s = now - record.gone_at if record.gone_at is not None else 0.0
+    return replace(record, prolonged=record.prolonged and absent_s < duration.recovers_s)
 
 
-def released(record: FaultRecord) -> FaultRecord:
+def after_release(record: FaultRecord) -> FaultRecord:
     """The record after the separation was released manually: counting starts from zero."""
     return replace(record, times=(), separated_at=None)
 
@@ -109,7 +109,7 @@ def fault_view(
 
 def lost_uplinks(components: Iterable[str], uplinks: int) -> list[str]:
     """The L1 chips (`l1p3`) all of whose `uplinks` ports to L2 chips are among these faulty components."""
-    planes = [found["sub_plane"] for name in set(components) if (found := UPLINK.fullmatch(name))]
+    planes = [found["sub_plane"] for name in set(components) if (found := UPLINK_COMPONENT.fullmatch(name))]
     return sorted(f"l1p{plane}" for plane in set(planes) if planes.count(plane) >= uplinks)
 
 
@@ -119,7 +119,7 @@ def lost_uplinks(components: Iterable[str], uplinks: int) -> list[str]:
 def dies_of(component: str) -> int:
     """The dies that a component's fault is confined to, as bits 2k and 2k+1 for NPU k; 0 if it affects the whole
     node."""
-    found = ON_CHIP.fullmatch(component)
+    found = CHIP_COMPONENT.fullmatch(component)
     if found is None:
         return 0
     both = 3 << 2 * int(found["npu"])
@@ -151,8 +151,8 @@ def failure_times(node: HasLease) -> dict[str, str]:
     if node.agent == "Lost":
         times = {"failed_at": node.heard_at, "detected_at": node.lost_at}
         return {name: timestamp(at) for name, at in times.items() if at is not None}
-    bad = [fault.since for fault in faults_of(node) if level_named(fault.level).health == "Unhealthy"]
-    return {"failed_at": min(bad), "detected_at": min(bad)} if bad else {}
+    unhealthy_since = [fault.since for fault in faults_of(node) if level_named(fault.level).health == "Unhealthy"]
+    return {"failed_at": min(unhealthy_since), "detected_at": min(unhealthy_since)} if unhealthy_since else {}
 
 
 def unusable_dies(node: HasFaults) -> int:
@@ -176,7 +176,7 @@ def whole_node_fault(node: HasFaults) -> str | None:
     return "PreSeparated" if blocking else None
 
 
-def dies_shown(dies: int, per_npu: int) -> list[int]:
+def die_numbers(dies: int, per_npu: int) -> list[int]:
     """The numbers, within the node, of these dies. With one die per NPU (`per_npu` 1), that die stands for both bits of
     its NPU."""
     bits = [bit for bit in range(dies.bit_length()) if dies >> bit & 1]
@@ -186,7 +186,7 @@ def dies_shown(dies: int, per_npu: int) -> list[int]:
 def die_views(npu: int, faults: Sequence[FaultView], per_npu: int) -> list[DieView]:
     """The `per_npu` dies of an NPU, each with its health and worst level, given these faults."""
     both, views = 3 << 2 * npu, []
-    for die in dies_shown(both, per_npu):
+    for die in die_numbers(both, per_npu):
         bits = both if per_npu == 1 else 1 << die
         levels = [fault.level for fault in faults if dies_of(fault.component) & bits]
         views.append(

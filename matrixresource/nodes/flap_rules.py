@@ -27,13 +27,13 @@ class FlapRules:
     limits: dict[str, dict[str, int]]
     retry_s: float
 
-    def faded(self, score: float, at: float | None, now: float) -> float:
+    def decayed_score(self, score: float, at: float | None, now: float) -> float:
         """What is left at `now` of a score as of `at`."""
         return score if at is None else score * 0.5 ** (max(0.0, now - at) / self.half_life_s)
 
-    def after(self, score: float, at: float | None, now: float, reason: str) -> float:
+    def raised_score(self, score: float, at: float | None, now: float, reason: str) -> float:
         """The score after one more occurrence."""
-        return self.faded(score, at, now) + self.weights[reason]
+        return self.decayed_score(score, at, now) + self.weights[reason]
 
     def full_domain(self, reason: str, node: NodeName, quarantined: Iterable[NodeName]) -> str | None:
         """The node's cabinet or supernode if that has reached its limit of quarantines for this reason, else None. A

@@ -28,11 +28,11 @@ STAGE_TOLERATED = "StageFailedTolerated"
 """Why a node with a failed stage is not quarantined: its domain has reached its limit of nodes out of service."""
 
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
-PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
+TASK_STATES = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
 """The state of a node while it does a task."""
 
 
-def _to(after: str, *before: str) -> dict[str, str]:
+def _edges(after: str, *before: str) -> dict[str, str]:
     return dict.fromkeys(before, after)
 
 
@@ -82,32 +82,32 @@ NODE_STATES = StateMachine(
         "Quarantined": {"Verifying": RULE} | dict.fromkeys(("Cleaning", "Deploying", "Active", "Available"), REPORT),
     },
     verbs=[
-        Verb("enrol", "Return a retired node: it reports, is verified and is Available", _to("Enrolled", "Retired")),
+        Verb("enrol", "Return a retired node: it reports, is verified and is Available", _edges("Enrolled", "Retired")),
         Verb(
             "verify",
             "Take it out of service and have its agent verify its identity and parts; then it is Manageable",
-            _to("Verifying", "Available", "Manageable"),
+            _edges("Verifying", "Available", "Manageable"),
         ),
         Verb(
             "inspect",
             "Take it out of service and have its agent report its inventory again; then it is Manageable",
-            _to("Inspecting", "Available", "Manageable"),
+            _edges("Inspecting", "Available", "Manageable"),
         ),
-        Verb("clean", "Wipe a Manageable node; then it is Available", _to("Cleaning", "Manageable")),
+        Verb("clean", "Wipe a Manageable node; then it is Available", _edges("Cleaning", "Manageable")),
         Verb(
             "service",
             "Take it out of service for maintenance. It is Draining until its holder has moved away",
-            _to("Draining", *ALLOCATED) | _to("Servicing", "Available", "Manageable", "Cleaning", "Quarantined"),
+            _edges("Draining", *ALLOCATED) | _edges("Servicing", "Available", "Manageable", "Cleaning", "Quarantined"),
         ),
         Verb(
             "update",
             "Have its agent write the given firmware while it is serviced; `:recover` then has it checked",
-            _to("Servicing", "Servicing"),
+            _edges("Servicing", "Servicing"),
         ),
         Verb(
             "quarantine",
             "Take it out of service at once, until a check by its agent has passed",
-            _to(
+            _edges(
                 "Quarantined", "Enrolled", "Verifying", "Inspecting", "Manageable", "Available", *ALLOCATED, "Draining",
                 "Cleaning", "Servicing",
             ),
@@ -117,12 +117,12 @@ NODE_STATES = StateMachine(
             "recover",
             "Return it to service: its agent verifies it, and it is Available once that has passed; if it fails, it is "
             "Quarantined. A Draining node continues as before",
-            _to("Verifying", "Manageable", "Servicing", "Quarantined") | {"Draining": "Active"},
+            _edges("Verifying", "Manageable", "Servicing", "Quarantined") | {"Draining": "Active"},
         ),
         Verb(
             "retire",
             "Remove it from the capacity permanently; its record is kept",
-            _to(
+            _edges(
                 "Retired", "Enrolled", "Manageable", "Available", *ALLOCATED, "Draining", "Cleaning", "Servicing",
                 "Quarantined", "Verifying", "Inspecting",
             ),
@@ -131,7 +131,7 @@ NODE_STATES = StateMachine(
     ],
 )  # fmt: skip
 
-_SEEN = {
+_STATE_BY_STATUS = {
     "Verifying": "Verifying",
     "Inspecting": "Inspecting",
     "Preparing": "Deploying",
@@ -145,18 +145,18 @@ _SEEN = {
     "Failed": "Quarantined",
 }
 
-_FOR_A_HOLDER = {"Preparing", "Deploying", "Spare", "Active", "Stopping", "Off"}
+_HOLDER_STATUSES = {"Preparing", "Deploying", "Spare", "Active", "Stopping", "Off"}
 """Statuses that serve a holder. One may continue for a stage after the node was released; the node is then on its way
 to being cleaned."""
 
 
 def node_state(
     *,
-    current: bool,
+    held: bool,
     agent: str,
     health: str,
     status: str | None,
-    caught_up: bool,
+    in_sync: bool,
     parts: Sequence[str] = (),
     shared: bool = False,
     desired: str = AVAILABLE,
@@ -175,20 +175,20 @@ def node_state(
         return RETIRED
     if status is None and desired != QUARANTINED:
         return "Enrolled"
-    if desired == SERVICING and (current or shared):
+    if desired == SERVICING and (held or shared):
         return "Draining"
     if desired in (SERVICING, QUARANTINED) or status is None:
         return desired
-    if not current and (agent == "Lost" or health == "Unhealthy"):
+    if not held and (agent == "Lost" or health == "Unhealthy"):
         return QUARANTINED
-    if task is not None and not current and not caught_up:
-        return PASSING[task]
+    if task is not None and not held and not in_sync:
+        return TASK_STATES[task]
     if status == "Failed" and tolerated:
-        return PASSING[task] if task is not None and not current else "Deploying" if current else "Cleaning"
-    if status == "Clean" and parts and not current and caught_up:
+        return TASK_STATES[task] if task is not None and not held else "Deploying" if held else "Cleaning"
+    if status == "Clean" and parts and not held and in_sync:
         return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":
-        return "Reserved" if current else desired if caught_up else "Cleaning"
-    if not current and (not caught_up or status in _FOR_A_HOLDER):
+        return "Reserved" if held else desired if in_sync else "Cleaning"
+    if not held and (not in_sync or status in _HOLDER_STATUSES):
         return "Cleaning"
-    return _SEEN[status]
+    return _STATE_BY_STATUS[status]

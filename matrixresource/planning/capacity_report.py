@@ -28,35 +28,35 @@ class CapacityReport:
     def __init__(self, store: ResourceStore, ledger: LedgerSync) -> None:
         self._store = store
         self._ledger = ledger
-        self._counted = -1
+        self._view_change = -1
         self._view: CapacityView | None = None
 
     def view(self) -> CapacityView:
         """Capacity as of the newest change."""
         newest = self._store.records.latest()
-        if self._view is None or newest != self._counted:
+        if self._view is None or newest != self._view_change:
             with self._store.reading() as session:
-                self._view = self._count(session)
-            self._counted = newest
+                self._view = self._compute(session)
+            self._view_change = newest
         return self._view
 
-    def _count(self, session: Session) -> CapacityView:
+    def _compute(self, session: Session) -> CapacityView:
         ledger = self._ledger.open(session)
-        seen = views(ledger)
-        used = self._used(self._kept(session))
+        snapshot = views(ledger)
+        used = self._die_usage(self._reserved_nodes(session))
         return CapacityView(
             topology_version=current_version(session),
             nodes=len(self._ledger.numbers),
-            nodes_up=seen.nodes_up,
-            nodes_free=seen.nodes_free,
-            npus_free=seen.npus_free,
-            spares=seen.spares,
-            utilisation=_share(used.values()),
-            largest_block={level or EVERYWHERE: nodes for level, nodes in seen.largest.items()},
-            fragmentation=seen.fragmentation,
-            nodes_by_state=_counts(session, NodeRow.state),
-            nodes_by_health=_counts(session, NodeRow.health),
-            blocks=[PlaceableBlock.model_validate(block) for block in seen.blocks],
+            nodes_up=snapshot.nodes_up,
+            nodes_free=snapshot.nodes_free,
+            npus_free=snapshot.npus_free,
+            spares=snapshot.spares,
+            utilisation=_utilisation(used.values()),
+            largest_block={level or EVERYWHERE: nodes for level, nodes in snapshot.largest.items()},
+            fragmentation=snapshot.fragmentation,
+            nodes_by_state=_count_nodes_by(session, NodeRow.state),
+            nodes_by_health=_count_nodes_by(session, NodeRow.health),
+            blocks=[PlaceableBlock.model_validate(block) for block in snapshot.blocks],
             cabinets=self._domains(session, "cabinet", used),
             supernodes=self._domains(session, "supernode", used),
         )
@@ -65,17 +65,17 @@ class CapacityReport:
         shape, index = self._ledger.ledger.shape, self._ledger.ledger.index
         size = shape.nodes if level == "cabinet" else shape.of_supernode
         states = {row.name: row.state for row in session.scalars(select(DomainRow).where(DomainRow.level == level))}
-        there: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
+        node_counts: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
         up: Counter[int] = Counter(number // size for number in self._ledger.numbers.values() if index.up[number])
         places = [allocation.place for allocation in self._ledger.ledger.allocations.values()]
-        current = Counter(number // size for number in set().union(*(used_nodes(index, place) for place in places)))
+        held_counts = Counter(number // size for number in set().union(*(used_nodes(index, place) for place in places)))
         spares = Counter(number // size for place in places for number in nodes_in(index, place.spares))
-        kept = Counter(number // size for number in self._kept(session))
+        reserved_counts = Counter(number // size for number in self._reserved_nodes(session))
         shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for number, share in used.items():
             shares[number // size].append(share)
         found = []
-        for number in sorted(there):
+        for number in sorted(node_counts):
             first = next(name for name in self._ledger.names[number * size : (number + 1) * size] if name is not None)
             name = first.cabinet if level == "cabinet" else first.supernode
             free = index.whole[number].bit_count() if level == "cabinet" else index.left[number]
@@ -85,24 +85,24 @@ class CapacityReport:
                         "domain": name,
                         "level": level,
                         "state": states.get(name, "Open"),
-                        "nodes": there[number],
+                        "nodes": node_counts[number],
                         "up": up[number],
                         "free": free,
-                        "allocated": current[number],
+                        "allocated": held_counts[number],
                         "spares": spares[number],
-                        "kept": kept[number],
-                        "utilisation": _share(shares[number]),
+                        "kept": reserved_counts[number],
+                        "utilisation": _utilisation(shares[number]),
                         "largest_block": free,
                     }
                 )
             )
         return found
 
-    def _kept(self, session: Session) -> set[int]:
+    def _reserved_nodes(self, session: Session) -> set[int]:
         names = session.scalars(select(NodeRow.name).where(NodeRow.reserved_for_plan.is_not(None)))
         return {self._ledger.numbers[name] for name in names if name in self._ledger.numbers}
 
-    def _used(self, kept: set[int]) -> dict[int, tuple[int, int]]:
+    def _die_usage(self, kept: set[int]) -> dict[int, tuple[int, int]]:
         """(dies held, dies in all) of every node that is up, held or kept."""
         index = self._ledger.ledger.index
         each = index.shape.dies.bit_count()
@@ -114,10 +114,10 @@ class CapacityReport:
         return found
 
 
-def _share(dies: Iterable[tuple[int, int]]) -> float:
-    taken, there = (sum(each) for each in zip(*dies, strict=True)) if dies else (0, 0)
-    return round(taken / there, 6) if there else 0.0
+def _utilisation(dies: Iterable[tuple[int, int]]) -> float:
+    taken, total = (sum(each) for each in zip(*dies, strict=True)) if dies else (0, 0)
+    return round(taken / total, 6) if total else 0.0
 
 
-def _counts(session: Session, column: Any) -> dict[str, int]:
+def _count_nodes_by(session: Session, column: Any) -> dict[str, int]:
     return {str(value): int(count) for value, count in session.execute(select(column, func.count()).group_by(column))}

@@ -12,14 +12,14 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.refusals import does_not_fit, obstacle_in_words, what_is_in_the_way
+from matrixresource.allocations.refusals import blocking_constraint, describe_obstacle, does_not_fit
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.explain import DomainDiagnosis, Suggestion
 from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.topology_versions import checked_version, current_version, supernodes_as_found
+from matrixresource.store.topology_versions import checked_version, current_version, observed_supernodes
 
 KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
     "fewer": "Fewer",
@@ -28,7 +28,7 @@ KINDS: dict[str, Literal["Fewer", "Relax", "Release", "Preempt", "Move"]] = {
     "move": "Move",
     "preempt": "Preempt",
 }
-RULES = {
+CONSTRAINT_FIELDS = {
     "within": "placement.required",
     "spread": "placement.policy",
     "anti_affinity": "antiAffinity",
@@ -55,7 +55,7 @@ class Planner:
             check_placement(request)
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request, self._clock.now())
-            topologies = [each.topology for each in supernodes_as_found(session).values()]
+            topologies = [each.topology for each in observed_supernodes(session).values()]
             find = partial(explain.answer, request=allocation_request, now=self._clock.now(), topologies=topologies)
             answer = search("plan", find, ledger, lambda found: found.place is None or ledger.index.has(found.place))
             view = PlanView(
@@ -73,7 +73,7 @@ class Planner:
                 view.spare_nodes = [*self._ledger.spares(answer.place)]
                 view.pool_nodes = [name for name, part in parts.items() if part.cpus or part.memory_gib]
                 return view
-            reason = what_is_in_the_way(self._ledger, allocation_request)
+            reason = blocking_constraint(self._ledger, allocation_request)
             view.message = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {reason}"
             view.blocking = self._blocking(session, answer.why)
             view.changes = [self._change_view(change) for change in answer.changes]
@@ -112,7 +112,7 @@ class Planner:
             names = [name for name in self._ledger.names[domain.number * size : (domain.number + 1) * size] if name]
             if not names:
                 continue
-            reasons = Counter(why for name in names if (why := obstacle_in_words(rows[name])))
+            reasons = Counter(why for name in names if (why := describe_obstacle(rows[name])))
             rules = {
                 rule: count
                 for rule, count in domain.obstacles.items()
@@ -127,7 +127,7 @@ class Planner:
         return found
 
     def _change_view(self, change: Suggestion) -> PlanChange:
-        rule, to = RULES.get(change.rule), change.to
+        rule, to = CONSTRAINT_FIELDS.get(change.rule), change.to
         names = ", ".join(change.names)
         fewer = counted(change.nodes, "node") if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
         message = {

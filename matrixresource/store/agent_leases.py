@@ -18,10 +18,10 @@ from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.agents import LOST_AFTER_LEASES
 from matrixresource.store.tables import Base
 
-BEHIND_LEASES = 0.5
+STORED_LAG_LEASES = 0.5
 """How far behind, in leases, the table may be."""
 
-WORSE = {"Connected": 0, "Stale": 1, "Lost": 2}
+AGENT_SEVERITY = {"Connected": 0, "Stale": 1, "Lost": 2}
 
 
 class LeaseRow(Base):
@@ -56,10 +56,10 @@ class Lease:
     sequence: int
 
     @property
-    def reached(self) -> tuple[int, int]:
+    def newest_report(self) -> tuple[int, int]:
         return self.epoch, self.sequence
 
-    def agent(self, now: float) -> str:
+    def agent_state(self, now: float) -> str:
         silent_s = now - self.heard_at
         if silent_s <= self.lease_s:
             return "Connected"
@@ -72,86 +72,92 @@ class Leases:
 
     def __init__(self, records: Database) -> None:
         self._records = records
-        self._heard: dict[str, Lease] = {}
-        self._written: dict[str, Lease] | None = None
+        self._received: dict[str, Lease] = {}
+        self._stored: dict[str, Lease] | None = None
         """As in the table: all leases if no other process writes, otherwise those opened last."""
-        self._forgiven_s = 0.0
+        self._extended_s = 0.0
         self._first_read: dict[str, tuple[float, float]] = {}
         """By node, the time of the recorded lease, and the total time forgiven before it was first read."""
 
-    def open(self, session: Session, nodes: Sequence[str] | None = None) -> None:
+    def load(self, session: Session, nodes: Sequence[str] | None = None) -> None:
         """Read the recorded leases of these nodes, or of all."""
-        self._records.on_rollback(self._restore(dict(self._heard)))
-        if self._written is not None and not self._records.shared:
+        self._records.on_rollback(self._restore(dict(self._received)))
+        if self._stored is not None and not self._records.shared:
             return
         columns = select(LeaseRow.node, LeaseRow.epoch, LeaseRow.sequence, LeaseRow.heard_at, LeaseRow.lease_s)
         if nodes is not None and self._records.shared:
             columns = columns.where(LeaseRow.node.in_([*map(str, nodes)]))
-        self._written = {
+        self._stored = {
             row.node: Lease(row.heard_at, row.lease_s, row.epoch, row.sequence) for row in session.execute(columns)
         }
-        for node, written in self._written.items():
-            if self._first_read.get(node, (None,))[0] != written.heard_at:
-                self._first_read[node] = written.heard_at, self._forgiven_s
+        for node, lease in self._stored.items():
+            if self._first_read.get(node, (None,))[0] != lease.heard_at:
+                self._first_read[node] = lease.heard_at, self._extended_s
 
-    def _restore(self, heard: dict[str, Lease]) -> Callable[[], None]:
+    def _restore(self, received: dict[str, Lease]) -> Callable[[], None]:
         def undo() -> None:
-            self._heard, self._written = heard, None
+            self._received, self._stored = received, None
 
         return undo
 
-    def _known(self, node: str) -> tuple[Lease | None, Lease | None]:
+    def _received_and_stored(self, node: str) -> tuple[Lease | None, Lease | None]:
         """As heard, and as recorded."""
-        return self._heard.get(node), (self._written or {}).get(node)
+        return self._received.get(node), (self._stored or {}).get(node)
 
-    def reached(self, node: str) -> tuple[int, int] | None:
+    def newest_report(self, node: str) -> tuple[int, int] | None:
         """Epoch and sequence of the newest known report; None if there is none."""
-        return max((lease.reached for lease in self._known(node) if lease is not None), default=None)
+        return max(
+            (lease.newest_report for lease in self._received_and_stored(node) if lease is not None), default=None
+        )
 
-    def record_heartbeats(self, session: Session, leases: dict[str, Lease], news: Container[str]) -> None:
+    def record_heartbeats(self, session: Session, leases: dict[str, Lease], changed: Container[str]) -> None:
         """Record reports that were accepted, by node; those of nodes in `news` changed something."""
-        self._heard |= leases
-        written = self._written = {} if self._written is None else self._written
-        due = {node: lease for node, lease in leases.items() if node in news or self._behind(written.get(node), lease)}
+        self._received |= leases
+        stored = self._stored = {} if self._stored is None else self._stored
+        due = {
+            node: lease
+            for node, lease in leases.items()
+            if node in changed or self._is_outdated(stored.get(node), lease)
+        }
         for statement, key, nodes in (
-            (_INSERT, "node", due.keys() - written.keys()),
-            (_UPDATE, "of_node", due.keys() & written.keys()),
+            (_INSERT, "node", due.keys() - stored.keys()),
+            (_UPDATE, "of_node", due.keys() & stored.keys()),
         ):
             if nodes:
                 session.execute(statement, [{key: str(node), **vars(due[node])} for node in sorted(nodes)])
-        written |= {node: replace(lease) for node, lease in due.items()}  # heard leases may be forgiven later
+        stored |= {node: replace(lease) for node, lease in due.items()}  # heard leases may be forgiven later
 
     @staticmethod
-    def _behind(written: Lease | None, heard: Lease) -> bool:
+    def _is_outdated(stored: Lease | None, received: Lease) -> bool:
         """Whether the record would be further behind than others rely on."""
-        if written is None or written.epoch != heard.epoch:
+        if stored is None or stored.epoch != received.epoch:
             return True
-        return heard.heard_at - written.heard_at >= BEHIND_LEASES * heard.lease_s
+        return received.heard_at - stored.heard_at >= STORED_LAG_LEASES * received.lease_s
 
     def heard_at(self, node: str) -> float | None:
         """When the agent was last heard, as far as is known; None if never."""
-        return max((lease.heard_at for lease in self._known(node) if lease is not None), default=None)
+        return max((lease.heard_at for lease in self._received_and_stored(node) if lease is not None), default=None)
 
-    def forgive(self, seconds: float, now: float) -> None:
+    def extend_all(self, seconds: float, now: float) -> None:
         """Do not count a time in which nothing could be heard, neither against agents this replica hears nor against
         those another hears. What stopped this process may have stopped that one too, and it detects lost agents of its
         own itself."""
-        self._forgiven_s += seconds
-        for lease in self._heard.values():
+        self._extended_s += seconds
+        for lease in self._received.values():
             lease.heard_at = min(lease.heard_at + seconds, now)
 
-    def agent(self, node: str, now: float, *, new: bool) -> str | None:
+    def agent_state(self, node: str, now: float, *, new: bool) -> str | None:
         """Connected, Stale or Lost by all that is known; None while it is too early to say.
 
         `new`: this replica has just started, so that an agent may not have found it yet; only what it heard itself
         counts.
         """
-        heard, written = self._known(node)
-        reported = [heard.agent(now)] if heard is not None else []
+        received, stored = self._received_and_stored(node)
+        states = [received.agent_state(now)] if received is not None else []
         # The table is ahead only if another replica heard the agent later than this one.
-        later = written is not None and (heard is None or written.reached > heard.reached)
-        if written is not None and later and not new:
-            forgiven_s = self._forgiven_s - self._first_read[node][1]
-            behind = min(now, written.heard_at + BEHIND_LEASES * written.lease_s + forgiven_s)
-            reported.append(replace(written, heard_at=behind).agent(now))
-        return min(reported, key=WORSE.__getitem__) if reported else None if new else "Lost"
+        later = stored is not None and (received is None or stored.newest_report > received.newest_report)
+        if stored is not None and later and not new:
+            extended_s = self._extended_s - self._first_read[node][1]
+            assumed_at = min(now, stored.heard_at + STORED_LAG_LEASES * stored.lease_s + extended_s)
+            states.append(replace(stored, heard_at=assumed_at).agent_state(now))
+        return min(states, key=AGENT_SEVERITY.__getitem__) if states else None if new else "Lost"

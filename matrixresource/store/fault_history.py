@@ -16,14 +16,14 @@ from matrixresource.contract.agents import ReportedFault
 from matrixresource.contract.nodes import FaultView
 from matrixresource.nodes.fault_levels import fault_table, level_of
 from matrixresource.nodes.fault_rules import (
-    UPLINK,
+    UPLINK_COMPONENT,
     FaultRecord,
+    after_observation,
+    after_release,
     dies_of,
     fault_view,
     faults_of,
     lost_uplinks,
-    observed,
-    released,
 )
 from matrixresource.store.tables import Base, NodeRow
 from matrixresource.store.topology_versions import spec_at
@@ -47,7 +47,7 @@ class FaultRecordRow(Base):
     def record(self) -> FaultRecord:
         return FaultRecord(tuple(self.times or ()), self.since, self.gone_at, self.separated_at, bool(self.prolonged))
 
-    def keep(self, record: FaultRecord) -> None:
+    def update(self, record: FaultRecord) -> None:
         if list(record.times) != (self.times or []):
             self.times = list(record.times)
         self.since, self.gone_at = record.since, record.gone_at
@@ -67,7 +67,7 @@ class FaultRecords:
             for row in session.scalars(_OF_NODES, {"nodes": names}):
                 self._rows.setdefault(row.node, {})[row.component, row.code] = row
 
-    def of(self, node: str) -> bool:
+    def has_records(self, node: str) -> bool:
         """Whether there are any for this node."""
         return bool(self._rows.get(node))
 
@@ -82,23 +82,23 @@ class FaultRecords:
         table = fault_table()
         for key, row in rows.items():
             rules = table.frequency.get(row.code), table.duration.get(row.code)
-            row.keep(observed(row.record, key in present, now, *rules))
-        return self._current(node, present)
+            row.update(after_observation(row.record, key in present, now, *rules))
+        return self._fault_views(node, present)
 
     def release(self, node: NodeRow, dies: int) -> list[FaultView]:
         """Release separations of these dies (a mask) and restart their counts. Return the resulting faults of the
         node."""
         for row in self._rows.get(node.name, {}).values():
             if dies_of(row.component) & dies:
-                row.keep(released(row.record))
+                row.update(after_release(row.record))
         kept = {(fault.component, fault.code): fault for fault in faults_of(node) if fault.active}
         reported = {
             key: ReportedFault(code=fault.code, component=fault.component, message=fault.message)
             for key, fault in kept.items()
         }
-        return self._current(node, reported)
+        return self._fault_views(node, reported)
 
-    def _current(self, node: NodeRow, present: dict[tuple[str, str], ReportedFault]) -> list[FaultView]:
+    def _fault_views(self, node: NodeRow, present: dict[tuple[str, str], ReportedFault]) -> list[FaultView]:
         rows = self._rows.get(node.name, {})
         views = []
         for key, row in sorted(rows.items()):
@@ -116,11 +116,14 @@ class FaultRecords:
             view = fault_view(row.code, row.component, record, level, since, seen.message if seen else "")
             if view is not None:
                 views.append(view)
-        return views + self._uplinks(node, views)
+        return views + self._uplink_faults(node, views)
 
-    def _uplinks(self, node: NodeRow, faults: list[FaultView]) -> list[FaultView]:
+    def _uplink_faults(self, node: NodeRow, faults: list[FaultView]) -> list[FaultView]:
         """A fault of the node for every L1 chip that has lost its last path to the L2 switches."""
-        table, active = fault_table(), [each for each in faults if each.active and UPLINK.fullmatch(each.component)]
+        table, active = (
+            fault_table(),
+            [each for each in faults if each.active and UPLINK_COMPONENT.fullmatch(each.component)],
+        )
         if not active:
             return []
         uplinks = spec_at(self._session, node.supernode).ub.l2_per_sub_plane

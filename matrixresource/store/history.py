@@ -4,17 +4,17 @@ node events beyond a fixed number."""
 from __future__ import annotations
 
 from matrixcommon.workflows.rows import forget_workflows
-from matrixresource.store.node_events import forget_events
+from matrixresource.store.node_events import delete_old_events
 from matrixresource.store.operations import OperationRow
-from matrixresource.store.reservations import forget_reservations
+from matrixresource.store.reservations import delete_ended_reservations
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.topology_versions import forget_versions
+from matrixresource.store.topology_versions import delete_superseded_versions
 
 
-def forget_history(store: ResourceStore, before: float) -> None:
+def delete_history(store: ResourceStore, before: float) -> None:
     """Delete what had ended by then (s, emulated), except what is still referred to."""
-    forget_events(store)
+    delete_old_events(store)
     with store.transaction() as session:
         forget_workflows(session, OperationRow, before)
-        forget_reservations(session, before)
-        forget_versions(session, before)
+        delete_ended_reservations(session, before)
+        delete_superseded_versions(session, before)

@@ -39,7 +39,7 @@ class DomainRow(ResourceRow, Base):
         return self.view_as(DomainView, allocations=allocations)
 
 
-def domains_of(supernode: Supernode) -> list[DomainRow]:
+def new_domains(supernode: Supernode) -> list[DomainRow]:
     """The domains of a new supernode, all open."""
     whole = DomainRow(name=supernode.name, level="supernode", supernode=supernode.name, state="Open")
     cabinets = [
@@ -67,7 +67,7 @@ def allocations_on(session: Session, node: str) -> list[str]:
     return sorted({holder for name, holder in _holdings(session, node) if name == node})
 
 
-def lying(session: Session) -> dict[str, list[str]]:
+def allocations_by_domain(session: Session) -> dict[str, list[str]]:
     """By domain, the allocations that hold anything there; empty domains are left out."""
     found: dict[str, set[str]] = defaultdict(set)
     for node, holder in _holdings(session):

@@ -28,13 +28,15 @@ class NodeEventRow(EventColumns, ResourceRow, Base):
         return NodeEventView(about=self.about, **shown)
 
 
-def note(session: Session, node: str, reason: str, message: str, at: float, *, warning: bool = False) -> None:
+def record_node_event(
+    session: Session, node: str, reason: str, message: str, at: float, *, warning: bool = False
+) -> None:
     """Add an event on hardware, which belongs to no project."""
     type = "Warning" if warning else "Normal"
     NodeEventRow.note(session, at, type, reason, message[:1000], about=node, project="")
 
 
-def forget_events(store: ResourceStore) -> None:
+def delete_old_events(store: ResourceStore) -> None:
     """Delete the oldest events beyond that number."""
     with store.transaction() as session:
         over = (session.scalar(select(func.count()).select_from(NodeEventRow)) or 0) - EVENTS_MAX

@@ -26,16 +26,16 @@ class InventoryRow(Base):
     found: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
-_KNOWN = select(InventoryRow.node).where(InventoryRow.node.in_(bindparam("nodes", expanding=True)))
+_NODES_WITH_INVENTORY = select(InventoryRow.node).where(InventoryRow.node.in_(bindparam("nodes", expanding=True)))
 
 
-def known(session: Session, nodes: Iterable[str]) -> set[str]:
+def nodes_with_inventory(session: Session, nodes: Iterable[str]) -> set[str]:
     """Those of these nodes that have reported an inventory."""
     names = [*map(str, nodes)]
-    return set(session.scalars(_KNOWN, {"nodes": names})) if names else set()
+    return set(session.scalars(_NODES_WITH_INVENTORY, {"nodes": names})) if names else set()
 
 
-def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeSpec, now: float) -> None:
+def record_inventory(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeSpec, now: float) -> None:
     """Store a reported inventory, and set the node's condition by whether it matches `spec`."""
     row = session.get(InventoryRow, node.name)
     if row is None:
@@ -48,7 +48,7 @@ def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeS
     node.set_condition(INVENTORY_MATCHES, not differs, reason, "; ".join(differs), now)
 
 
-def forget(session: Session, nodes: Iterable[str]) -> None:
+def delete_inventories(session: Session, nodes: Iterable[str]) -> None:
     """Delete the inventories of nodes that are removed: a node that returns under such a name is asked for its own."""
     session.execute(delete(InventoryRow).where(InventoryRow.node.in_([*map(str, nodes)])))
 

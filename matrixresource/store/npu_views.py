@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrixresource.contract.nodes import NpuView
-from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
+from matrixresource.nodes.fault_levels import unreported_health, worst_health, worst_level
 from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of
 from matrixresource.store.tables import NodeRow
 from matrixresource.topology import SupernodeSpec
@@ -21,7 +21,7 @@ def npu_views(node: NodeRow, spec: SupernodeSpec) -> list[NpuView]:
                 **node.common() | {"name": name, "conditions": []},
                 node=node.name,
                 cabinet=node.node_name.cabinet,
-                health=worst_health(levels) if node.agent != "Lost" else health_unheard(worst_health(levels)),
+                health=worst_health(levels) if node.agent != "Lost" else unreported_health(worst_health(levels)),
                 level=worst_level(levels),
                 dies=die_views(index, own, spec.npu.dies),
                 allocation=node.holder if node.role == "member" else None,

@@ -20,7 +20,7 @@ from matrixresource.store.tables import Base
 SETTLE_S = 30.0
 """Three heartbeats of the agents: all nodes have reported a switch's loss before it is judged."""
 
-SETTLE_S_MOST = 150.0
+SETTLE_S_MAX = 150.0
 """The longest that a settled port waits for others that are still changing."""
 
 
@@ -59,7 +59,7 @@ class ObservedPortsRow(Base):
         self.ports = {name: asdict(port) for name, port in kept.items()}
         self.moving = any(port.moving for port in kept.values())
 
-    def taken(self) -> dict[str, str | None]:
+    def adopted_peers(self) -> dict[str, str | None]:
         """The ports that count as deviations, with their neighbours."""
         return {name: port.taken_as for name, port in self.read().items() if port.taken}
 
@@ -81,14 +81,14 @@ def record_report(
     return after
 
 
-def due(moving: Iterable[ObservedPort], now: float) -> bool:
+def adoption_due(moving: Iterable[ObservedPort], now: float) -> bool:
     """Whether it is time to adopt the ports that have settled."""
     waits = [now - port.since for port in moving]
     settled = [wait for wait in waits if wait >= SETTLE_S]
-    return bool(settled) and (len(settled) == len(waits) or max(settled) >= SETTLE_S_MOST)
+    return bool(settled) and (len(settled) == len(waits) or max(settled) >= SETTLE_S_MAX)
 
 
-def taken_up(ports: dict[str, ObservedPort], now: float) -> dict[str, ObservedPort]:
+def adopt_settled(ports: dict[str, ObservedPort], now: float) -> dict[str, ObservedPort]:
     """The ports after adopting those that have settled."""
     return {
         name: ObservedPort(port.seen, port.since, port.usual, not port.usual, None if port.usual else port.seen)

@@ -60,7 +60,7 @@ class ReservationRow(ResourceRow, Base):
     def promised(self) -> bool:
         return self.state in ("Promised", "Waiting")
 
-    def lies_at(self, start: float, end: float) -> bool:
+    def has_period(self, start: float, end: float) -> bool:
         """Whether it has this start and end, compared as they are shown: in whole milliseconds."""
         return abs(self.starts_at - start) < 1e-3 and abs(self.ends_at - end) < 2e-3
 
@@ -89,12 +89,12 @@ def active_reservations(session: Session) -> list[ReservationRow]:
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
 
 
-def promised_on(session: Session, nodes: Set[str]) -> list[str]:
+def reservations_on(session: Session, nodes: Set[str]) -> list[str]:
     """The reservations that are promised anything of these nodes."""
     return sorted(row.name for row in active_reservations(session) if row.promised and not nodes.isdisjoint(row.nodes))
 
 
-def forget_reservations(session: Session, before: float) -> int:
+def delete_ended_reservations(session: Session, before: float) -> int:
     """Delete reservations that had ended by then (s, emulated) and have no allocation. Return how many."""
     rows = all_rows(session, ReservationRow)
     ended = {row.name: row for row in rows if row.state == "Ended" and row.updated_at < before}

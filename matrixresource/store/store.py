@@ -61,7 +61,7 @@ class ResourceStore(Store):
         found = [part for part in found if node in (None, part.node)]
         return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.node, part.allocation))
 
-    def parted(self, session: Session) -> frozenset[str]:
+    def nodes_with_parts(self, session: Session) -> frozenset[str]:
         """Nodes of which some NPUs are held in parts; sockets and memory alone do not count."""
         return frozenset(part.node for part in all_rows(session, PartitionRow) if part.dies)
 

@@ -22,7 +22,7 @@ from matrixresource.contract.agents import DesiredPartition
 from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, SupernodeView
 from matrixresource.nodes.fault_levels import worst_health, worst_level
-from matrixresource.nodes.fault_rules import dies_shown, failure_times, faults_of, unusable_dies, whole_node_fault
+from matrixresource.nodes.fault_rules import die_numbers, failure_times, faults_of, unusable_dies, whole_node_fault
 from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, STAGE_TOLERATED, node_state
 
 INVENTORY_MATCHES = "InventoryMatches"
@@ -116,7 +116,7 @@ class PartitionRow(Base):
             ready=self.ready(node),
             **node.progress,
             npus=self.dies.bit_count() / 2 if self.dies else None,
-            dies=dies_shown(self.dies, dies_per_npu) if self.dies else None,
+            dies=die_numbers(self.dies, dies_per_npu) if self.dies else None,
             cpus=self.cpus or None,
             memory_gib=self.memory_gib or None,
         )
@@ -203,11 +203,11 @@ class NodeRow(TimedStateRow, Base):
         """Derive the state from what is requested and what was reported; nobody sets it."""
         before = self.state
         self.state = node_state(
-            current=self.holder is not None,
+            held=self.holder is not None,
             agent=self.agent,
             health=whole_node_fault(self) or "Healthy",
             status=self.status,
-            caught_up=self.in_sync,
+            in_sync=self.in_sync,
             parts=[*(self.reported_partitions or {}).values()] if self.shared_by else [],
             shared=bool(self.shared_by),
             desired=self.desired_state or AVAILABLE,

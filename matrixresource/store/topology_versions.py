@@ -70,10 +70,10 @@ def current_version(session: Session) -> str:
     return "" if head is None else head.name
 
 
-def checked_version(session: Session, asked: str | None) -> str:
+def checked_version(session: Session, requested: str | None) -> str:
     """The name of the newest version. Raises StaleTopology if `asked` is a version with different content."""
     current = current_version(session)
-    if not matches(asked, current):
+    if not matches(requested, current):
         text = f"the topology is now {current!r}; plan again on that version"
         raise StaleTopology(text, field="topologyVersion")
     return current
@@ -112,7 +112,7 @@ def supernodes(session: Session, version: str | None = None) -> dict[str, Supern
     return {name: Supernode(name, topology=graph_of(session, specs[name])) for name in ordered}
 
 
-def supernodes_as_found(session: Session, version: str | None = None) -> dict[str, Supernode]:
+def observed_supernodes(session: Session, version: str | None = None) -> dict[str, Supernode]:
     """The same, with the deviations that agents found."""
     topology = topology_at(session, version)
     built = supernodes(session, version)
@@ -129,7 +129,7 @@ def specs_at(session: Session, supernodes: Iterable[str]) -> dict[str, Supernode
     return {name: spec_at(session, name) for name in dict.fromkeys(supernodes)}
 
 
-def head_of(session: Session) -> TopologyHeadRow:
+def get_head(session: Session) -> TopologyHeadRow:
     """The head row. A writer holds the change log's lock, so nobody else changes the topology meanwhile."""
     head = session.get(TopologyHeadRow, 1)
     if head is None:
@@ -138,7 +138,7 @@ def head_of(session: Session) -> TopologyHeadRow:
     return head
 
 
-def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str) -> str:
+def record_version(session: Session, head: TopologyHeadRow, after: Topology, *, by: str) -> str:
     """Make the next version, unless nothing changed. Return the name of the newest version."""
     before = topology_at(session)
     if head.name and after == before:
@@ -164,7 +164,7 @@ def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str)
     return name
 
 
-def forget_versions(session: Session, before: float) -> int:
+def delete_superseded_versions(session: Session, before: float) -> int:
     """Delete versions that had been superseded by then (s, emulated), except those on which allocations or
     defragmentations were made, and graphs that no version has any more. Return how many versions."""
     old = select(TopologyVersionRow.name).where(
@@ -185,7 +185,7 @@ def forget_versions(session: Session, before: float) -> int:
     return len(names)
 
 
-def keep_graph(session: Session, topology: CompiledTopology) -> str:
+def store_graph(session: Session, topology: CompiledTopology) -> str:
     """Store a graph; return its fingerprint."""
     if session.get(SpecRow, topology.fingerprint) is None:
         document = topology.document()

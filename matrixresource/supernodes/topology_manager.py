@@ -31,13 +31,20 @@ from matrixresource.store.maintenance_domains import (
     allocations_in,
     allocations_on,
     closed_cabinets,
-    domains_of,
+    new_domains,
 )
-from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
-from matrixresource.store.reservations import promised_on
+from matrixresource.store.port_observations import ObservedPortsRow, adopt_settled, adoption_due, record_report
+from matrixresource.store.reservations import reservations_on
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, SupernodeRow
-from matrixresource.store.topology_versions import head_of, keep_graph, record, supernode_at, supernodes, topology_at
+from matrixresource.store.topology_versions import (
+    get_head,
+    record_version,
+    store_graph,
+    supernode_at,
+    supernodes,
+    topology_at,
+)
 from matrixresource.topology.compiled import CompiledTopology, compiled_spec
 from matrixresource.topology.deviations import as_built, deviations
 from matrixresource.topology.graph_document import compile_document
@@ -46,7 +53,7 @@ from matrixresource.topology.spec import InvalidSpec, SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology
 
-ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus", "node.dram_gib")
+SHARED_FIGURES = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus", "node.dram_gib")
 """Figures that the supernodes of one machine must share, because free capacity is counted in one shape."""
 
 
@@ -67,24 +74,24 @@ class TopologyManager:
     def seed(self, names: Iterable[str]) -> None:
         """Add these supernodes to an empty database; otherwise keep what it has. Run at start."""
         with self._store.transaction() as session:
-            head = head_of(session)
+            head = get_head(session)
             if head.name:
                 return
             built = [Supernode(name, topology=self._topology) for name in names]
             for supernode in built:
                 self._enrol(session, supernode)
-            record(session, head, Topology(self._fingerprints(session, built)), by="start")
+            record_version(session, head, Topology(self._fingerprints(session, built)), by="start")
 
     def ensure_supernode(self, name: str, request: SupernodeRequest, *, by: str) -> SupernodeView:
         """Add a supernode of that name, wired by that graph, with its nodes enrolled and empty; or update it. Raises
         Conflict if it exists with another spec, or if allocations hold nodes that the new graph lacks; InvalidField if
         spec, graph or name are not valid."""
-        spec = self._spec if request.spec is None else _parsed(request.spec)
+        spec = self._spec if request.spec is None else _parse_spec(request.spec)
         topology = self._topology if request.spec is None else compiled_spec(spec)
         if request.graph is not None:
             topology = compile_document(request.graph, spec)
         with self._store.transaction() as session:
-            head, before = head_of(session), topology_at(session)
+            head, before = get_head(session), topology_at(session)
             row = session.get(SupernodeRow, name)
             if name in before.supernodes:
                 assert row is not None
@@ -95,17 +102,17 @@ class TopologyManager:
                     row.labels, row.generation = request.labels, row.generation + 1
                 if request.graph is not None and topology.fingerprint != before.supernodes[name]:
                     emptied = self._redraw(session, built, Supernode(name, topology=topology))
-                    after = {**before.supernodes, name: keep_graph(session, topology)}
+                    after = {**before.supernodes, name: store_graph(session, topology)}
                     left, closed = before.deviations - before.of(name).deviations, before.closed - emptied
                     redrawn = replace(before, supernodes=after, closed=closed, deviations=left)
-                    record(session, head, redrawn, by=by)
+                    record_version(session, head, redrawn, by=by)
             else:
                 _check_fits(name, spec, supernodes(session))
                 added = Supernode(name, topology=topology)
                 row = self._enrol(session, added)
                 row.labels = request.labels
                 after = {**before.supernodes, **self._fingerprints(session, [added])}
-                record(session, head, replace(before, supernodes=after), by=by)
+                record_version(session, head, replace(before, supernodes=after), by=by)
             nodes = [node for node in self._store.nodes(session) if node.supernode == name]
         return row.view_of(nodes)
 
@@ -122,10 +129,10 @@ class TopologyManager:
             raise Conflict(
                 f"{holders[0][1]} is placed on {holders[0][0]}, which the new graph lacks", blocking=blocking
             )
-        _refuse_promised(session, before.name, gone, "the new graph lacks some of its nodes")
+        _check_not_promised(session, before.name, gone, "the new graph lacks some of its nodes")
         for node in gone:
             session.delete(find(session, NodeRow, node))
-        node_inventories.forget(session, gone)
+        node_inventories.delete_inventories(session, gone)
         emptied = set(before.compute_cabinets()) - set(after.compute_cabinets())
         for cabinet in emptied:
             session.delete(find(session, DomainRow, cabinet))
@@ -147,7 +154,7 @@ class TopologyManager:
         an old spec for a new one.
         """
         with self._store.transaction() as session:
-            head, before = head_of(session), topology_at(session)
+            head, before = get_head(session), topology_at(session)
             row = find(session, SupernodeRow, name)
             holders = allocations_in(session, name)
             if holders:
@@ -157,10 +164,10 @@ class TopologyManager:
                     blocking=blocking,
                 )
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
-            _refuse_promised(session, name, {node.name for node in inside}, "it is to be removed")
+            _check_not_promised(session, name, {node.name for node in inside}, "it is to be removed")
             for kind in (DomainRow, ObservedPortsRow):
                 inside += session.scalars(select(kind).where(kind.supernode == name))
-            node_inventories.forget(session, [each.name for each in inside if isinstance(each, NodeRow)])
+            node_inventories.delete_inventories(session, [each.name for each in inside if isinstance(each, NodeRow)])
             for each in (*inside, row):
                 session.delete(each)
             mine = before.of(name)
@@ -169,19 +176,19 @@ class TopologyManager:
                 before.closed - mine.closed,
                 before.deviations - mine.deviations,
             )
-            record(session, head, after, by=by)
+            record_version(session, head, after, by=by)
 
     def close(self, name: str, *, by: str, reason: str = "", drain: bool = False) -> DomainView:
         """Accept nothing new in a cabinet or supernode; with `drain`, allocations there are to leave."""
-        return self._set(name, "Draining" if drain else "Closed", by, reason)
+        return self._set_domain_state(name, "Draining" if drain else "Closed", by, reason)
 
     def open(self, name: str, *, by: str, reason: str = "") -> DomainView:
         """Accept new work again."""
-        return self._set(name, "Open", by, reason)
+        return self._set_domain_state(name, "Open", by, reason)
 
-    def _set(self, name: str, state: str, by: str, reason: str) -> DomainView:
+    def _set_domain_state(self, name: str, state: str, by: str, reason: str) -> DomainView:
         with self._store.transaction() as session:
-            head, before = head_of(session), topology_at(session)
+            head, before = get_head(session), topology_at(session)
             row = find(session, DomainRow, name)
             if state == "Draining" and not allocations_in(session, name):
                 state = "Drained"
@@ -189,19 +196,19 @@ class TopologyManager:
                 row.state, row.closed, row.reason, row.by = state, state != "Open", reason, by
                 row.generation += 1
                 session.flush()
-                shut = closed_cabinets(session)
+                closed_names = closed_cabinets(session)
                 for node in self._store.nodes(session):
                     if node.supernode == row.supernode:
-                        node.domain_closed = node.node_name.cabinet in shut
+                        node.domain_closed = node.node_name.cabinet in closed_names
             closed = before.closed | {name} if row.closed else before.closed - {name}
-            record(session, head, replace(before, closed=closed), by=by)
+            record_version(session, head, replace(before, closed=closed), by=by)
             allocations = row.view().allocations
         return row.view_of(allocations)
 
     def finish_drains(self) -> list[str]:
         """Mark draining domains as Drained once no allocation is left in them, so that their watchers learn of it. Runs
         periodically."""
-        draining = [row.name for row in self._store.records.found(DomainRow, _draining)]
+        draining = [row.name for row in self._store.records.found(DomainRow, _draining_domains)]
         if not draining:
             return []
         with self._store.reading() as session:
@@ -209,7 +216,9 @@ class TopologyManager:
         if not empty:
             return []
         with self._store.transaction() as session:
-            done = [row for row in _draining(session) if row.name in empty and not allocations_in(session, row.name)]
+            done = [
+                row for row in _draining_domains(session) if row.name in empty and not allocations_in(session, row.name)
+            ]
             for row in done:
                 row.state = "Drained"
             return sorted(row.name for row in done)
@@ -242,19 +251,19 @@ class TopologyManager:
         periodically."""
         now = self._clock.now()
         with self._store.reading() as session:
-            if not due(_moving(session), now):
+            if not adoption_due(_unsettled_ports(session), now):
                 return None
         with self._store.transaction() as session:
-            head, before = head_of(session), topology_at(session)
+            head, before = get_head(session), topology_at(session)
             moving = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.moving)).all()
             for row in moving:
-                row.write(taken_up(row.read(), now))
+                row.write(adopt_settled(row.read(), now))
             session.flush()
             found = before.deviations
             built = supernodes(session)
             for name in sorted({row.supernode for row in moving}):
-                found = found - before.of(name).deviations | _found(session, built[name])
-            earlier, name = head.name, record(session, head, replace(before, deviations=found), by="agents")
+                found = found - before.of(name).deviations | _observed_deviations(session, built[name])
+            earlier, name = head.name, record_version(session, head, replace(before, deviations=found), by="agents")
             return name if name != earlier else None
 
     # -- parts of verbs ------------------------------------------------------------------------------------------
@@ -277,17 +286,17 @@ class TopologyManager:
                 desired = AssignmentRow(name=name, generation=1, state="Wanted", desired_role="Clean", parts=[])
                 session.add(desired)
             added.append(_new_node(name, supernode, desired.generation))
-        session.add_all(domain for domain in domains_of(supernode) if session.get(DomainRow, domain.name) is None)
+        session.add_all(domain for domain in new_domains(supernode) if session.get(DomainRow, domain.name) is None)
         session.flush()
-        shut = closed_cabinets(session)
+        closed = closed_cabinets(session)
         for each in added:
-            each.domain_closed = each.node_name.cabinet in shut
+            each.domain_closed = each.node_name.cabinet in closed
         session.add_all(added)
         session.flush()
         return row
 
     def _fingerprints(self, session: Session, built: Iterable[Supernode]) -> dict[str, str]:
-        return {supernode.name: keep_graph(session, supernode.topology) for supernode in built}
+        return {supernode.name: store_graph(session, supernode.topology) for supernode in built}
 
 
 def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
@@ -304,31 +313,31 @@ def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
     )
 
 
-def _refuse_promised(session: Session, supernode: str, nodes: Set[str], why: str) -> None:
+def _check_not_promised(session: Session, supernode: str, nodes: Set[str], why: str) -> None:
     """Raises Conflict if any of these nodes of a supernode is promised to a reservation, which would lose it."""
-    reservations = promised_on(session, nodes)
+    reservations = reservations_on(session, nodes)
     if reservations:
         blocking = [{"domain": supernode, "reservations": reservations}]
         text = f"reservation {reservations[0]} is promised nodes of {supernode}, and {why}; delete the reservation"
         raise Conflict(text, blocking=blocking)
 
 
-def _draining(session: Session) -> list[DomainRow]:
+def _draining_domains(session: Session) -> list[DomainRow]:
     return list(session.scalars(select(DomainRow).where(DomainRow.state == "Draining")))
 
 
-def _moving(session: Session) -> list[Any]:
+def _unsettled_ports(session: Session) -> list[Any]:
     rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.moving))
     return [port for row in rows for port in row.read().values() if port.moving]
 
 
-def _found(session: Session, supernode: Supernode) -> frozenset[Any]:
+def _observed_deviations(session: Session, supernode: Supernode) -> frozenset[Any]:
     rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == supernode.name)).all()
     connected = select(NodeRow.name).where(NodeRow.supernode == supernode.name, NodeRow.agent == "Connected")
-    return deviations(supernode, {row.node: row.taken() for row in rows}, set(session.scalars(connected)))
+    return deviations(supernode, {row.node: row.adopted_peers() for row in rows}, set(session.scalars(connected)))
 
 
-def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:
+def _parse_spec(document: Mapping[str, Any]) -> SupernodeSpec:
     try:
         return parse_spec(document)
     except InvalidSpec as wrong:
@@ -338,11 +347,12 @@ def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:
 def _check_fits(name: str, spec: SupernodeSpec, others: Mapping[str, Supernode]) -> None:
     """Raises InvalidField for a name or spec that this machine cannot have."""
     checked_supernode_name(name)
-    for other, path in product(others.values(), ALIKE):
-        here, there = _figure(spec, path), _figure(other.spec, path)
-        if here != there:
+    for other, path in product(others.values(), SHARED_FIGURES):
+        figure, other_figure = _figure(spec, path), _figure(other.spec, path)
+        if figure != other_figure:
             raise InvalidField(
-                f"{here} differs from the {there} of {other.name}; all supernodes must be alike", field=f"spec.{path}"
+                f"{figure} differs from the {other_figure} of {other.name}; all supernodes must be alike",
+                field=f"spec.{path}",
             )
 
 

@@ -141,7 +141,7 @@ class ResourceFollowers:
 
     @property
     def tasks(self) -> list[Task]:
-        return [partial(follow, partial(self._resource.watch, "topology-versions"), self._follower.newest.hear)]
+        return [partial(follow, partial(self._resource.watch, "topology-versions"), self._follower.newest.handle_event)]
 
     async def _follow_topology(self) -> str:
         found = await self._follower.watch()

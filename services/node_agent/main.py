@@ -124,7 +124,7 @@ def build_fleet(
     wiring = RackWiring(fleet, resource)
     wiring_watcher = Periodic("wiring", wiring.reconcile, clock, period_s=WIRING_PERIOD_S)
     wiring.newest.changed = wiring_watcher.nudge
-    versions = partial(follow, partial(resource.watch, "topology-versions"), wiring.newest.hear)
+    versions = partial(follow, partial(resource.watch, "topology-versions"), wiring.newest.handle_event)
     fleet.background += [wiring_watcher.run, versions]
     return fleet
 

@@ -109,13 +109,15 @@ class TopologyControllers:
 
     def __init__(self, topology_manager: TopologyManager, clock: Clock) -> None:
         self._topology_manager = topology_manager
-        self._survey = Periodic("topology", self._look, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5)
+        self._reconciler = Periodic(
+            "topology", self._reconcile, clock, period_s=SETTLE_WATCH_PERIOD_S, floor_wall_s=0.5
+        )
 
     @property
     def periodics(self) -> list[Periodic]:
-        return [self._survey]
+        return [self._reconciler]
 
-    async def _look(self) -> str:
+    async def _reconcile(self) -> str:
         drained = ", ".join(self._topology_manager.finish_drains())
         found = self._topology_manager.reconcile() or "no new topology version"
         return f"{found}{drained and f'; drained: {drained}'}"

@@ -26,7 +26,7 @@ from matrixresource.api.topology import topology_routes
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.planning.planner import Planner
 from matrixresource.scheduler import FORM
-from matrixresource.store.history import forget_history
+from matrixresource.store.history import delete_history
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
@@ -46,14 +46,14 @@ from services.resource.controllers import (
     ReportControllers,
     TopologyControllers,
 )
-from services.resource.metrics import LATE, ResourceMetrics
+from services.resource.metrics import LEASES_SUSPENDED, ResourceMetrics
 
 log = logging.getLogger(__name__)
 
 MIGRATIONS = Migrations("resource", Base.metadata)
 
 LEASE_WATCH_PERIOD_S = 5.0
-COUNT_PERIOD_S = 30.0
+METRICS_PERIOD_S = 30.0
 
 
 class ResourceSettings(LeaderSettings):
@@ -113,11 +113,11 @@ def build(
     registry = CollectorRegistry()
     capacity = CapacityReport(store, allocator.ledger)
     metrics = ResourceMetrics(registry, store, capacity)
-    LATE.read(registry, lambda: reporting.reports.deaf_s)
-    allocator.decided.append(metrics.decided)
+    LEASES_SUSPENDED.read(registry, lambda: reporting.reports.suspended_s)
+    allocator.decided.append(metrics.record_decision)
 
-    def forget_old() -> None:
-        forget_history(store, before=clock.now() - history_s(clock))
+    def delete_old() -> None:
+        delete_history(store, before=clock.now() - history_s(clock))
 
     return create_app(
         "resource",
@@ -138,8 +138,8 @@ def build(
             *allocations.periodics,
             *nodes.periodics,
             *topology.periodics,
-            compaction(records, clock, before_compaction=forget_old),
-            Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
+            compaction(records, clock, before_compaction=delete_old),
+            Periodic("update", metrics.update, clock, period_s=METRICS_PERIOD_S, floor_wall_s=5.0),
         ],
         leadership=Leadership("resource", records, fences, clock, lease_wall_s=settings.leader_lease),
         leader_watchers=defragmentation.led,

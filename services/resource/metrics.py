@@ -79,7 +79,7 @@ BLOCKS = Metric(
     "Number of gangs of the given size that fit at the same time.",
     (LEVEL, Label("nodes", "nodes per gang", at_most=32)),
 )
-SCATTERED = Metric(
+FRAGMENTATION = Metric(
     "matrixresource_fragmentation_ratio",
     "gauge",
     "ratio",
@@ -119,14 +119,15 @@ SECONDS = Metric(
     buckets=DECISION_SECONDS,
     stability="stable",
 )
-LATE = Metric(
+LEASES_SUSPENDED = Metric(
     "matrixresource_leases_not_judged_seconds_total",
     "counter",
     "seconds (emulated)",
     "Time in which silent agents were not counted as lost, because this process was too busy to receive reports.",
 )
 METRICS = (
-    AGENTS, NODES, HEALTH, FREE, NPUS, SPARES, LARGEST, BLOCKS, SCATTERED, USED, PLANS, DECISIONS, SECONDS, LATE,
+    AGENTS, NODES, HEALTH, FREE, NPUS, SPARES, LARGEST, BLOCKS, FRAGMENTATION, USED, PLANS, DECISIONS, SECONDS,
+    LEASES_SUSPENDED,
 )  # fmt: skip
 
 
@@ -139,37 +140,39 @@ class ResourceMetrics:
         self._agents, self._states, self._health = (metric.gauge(registry) for metric in (AGENTS, NODES, HEALTH))
         self._free, self._npus, self._spares = (metric.gauge(registry) for metric in (FREE, NPUS, SPARES))
         self._largest, self._blocks = LARGEST.gauge(registry), BLOCKS.gauge(registry)
-        self._scattered, self._used, self._plans = (metric.gauge(registry) for metric in (SCATTERED, USED, PLANS))
+        self._fragmentation, self._used, self._plans = (
+            metric.gauge(registry) for metric in (FRAGMENTATION, USED, PLANS)
+        )
         self._decisions, self._seconds = DECISIONS.counter(registry), SECONDS.histogram(registry)
 
-    def decided(self, made: VerbOutcome) -> None:
+    def record_decision(self, made: VerbOutcome) -> None:
         self._decisions.labels(*map(Label.taken, DECISIONS.labels, (made.verb, made.outcome, made.reason))).inc()
         self._seconds.labels(VERB.taken(made.verb)).observe(made.seconds)
 
-    async def count(self) -> str:
+    async def update(self) -> str:
         with self._store.reading() as session:
             agents = Tally(dict(session.execute(select(NodeRow.agent, func.count()).group_by(NodeRow.agent)).all()))
             plans = Tally(session.scalars(select(DefragmentationRow.state)))
-        seen = self._capacity.view()
-        _show(self._agents, {state: agents[state] for state in AGENT_STATES})
-        _show(self._plans, {state: plans[state] for state in DEFRAGMENTATION_STATES.states})
-        _show(self._states, seen.nodes_by_state)
-        _show(self._health, seen.nodes_by_health)
-        _show(self._largest, seen.largest_block)
-        _show(self._scattered, seen.fragmentation)
-        self._free.set(seen.nodes_free)
-        self._npus.set(seen.npus_free)
-        self._spares.set(seen.spares)
+        capacity = self._capacity.view()
+        _set_gauge(self._agents, {state: agents[state] for state in AGENT_STATES})
+        _set_gauge(self._plans, {state: plans[state] for state in DEFRAGMENTATION_STATES.states})
+        _set_gauge(self._states, capacity.nodes_by_state)
+        _set_gauge(self._health, capacity.nodes_by_health)
+        _set_gauge(self._largest, capacity.largest_block)
+        _set_gauge(self._fragmentation, capacity.fragmentation)
+        self._free.set(capacity.nodes_free)
+        self._npus.set(capacity.npus_free)
+        self._spares.set(capacity.spares)
         self._blocks.clear()
-        for block in seen.blocks:
+        for block in capacity.blocks:
             self._blocks.labels(block.level, str(block.nodes)).set(block.count)
         self._used.clear()
-        for domain in (*seen.cabinets, *seen.supernodes):
+        for domain in (*capacity.cabinets, *capacity.supernodes):
             self._used.labels(domain.level, domain.domain).set(domain.utilisation)
-        return f"{seen.nodes} nodes"
+        return f"{capacity.nodes} nodes"
 
 
-def _show(gauge: Gauge, values: Mapping[str, float]) -> None:
+def _set_gauge(gauge: Gauge, values: Mapping[str, float]) -> None:
     gauge.clear()
     for label, value in values.items():
         gauge.labels(label).set(value)

@@ -85,7 +85,7 @@ class FakeMachine:
     async def cordon(self, node: str, by: str, cordoned: bool = True) -> None:
         self._change(node, cordoned_by=[by] if cordoned else [])
 
-    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
+    async def call_node_verb(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
         if verb == "service":
             self._change(node, state="Servicing", desired_state="Servicing")
         elif verb == "recover":

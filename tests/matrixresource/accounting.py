@@ -16,7 +16,7 @@ from benchmarks.allocator.ledger_verbs import rebuild_index
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.table_cache import shape_of
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.quotas import COUNTED, QuotaRow
+from matrixresource.allocations.quotas import QUOTA_RESOURCES, QuotaRow
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.request import Placement
 from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
@@ -182,7 +182,7 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
     """What projects have got above their limits since `before`; what they held already may stay."""
     found = []
     for row in session.scalars(select(QuotaRow)):
-        for counted in COUNTED:
+        for counted in QUOTA_RESOURCES:
             limit = row.limits.get({"memory_gib": "memoryGib"}.get(counted, counted))
             if limit is not None and used[row.name][counted] > max(limit, before[row.name][counted]):
                 found.append(f"{row.name}: {used[row.name][counted]} {counted} of {limit}")

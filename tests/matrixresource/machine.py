@@ -97,7 +97,7 @@ class Machine:
             requests = [row.view() for row in self.store.assignments(session) if row.name not in silent]
         done = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
         found = faults or {}
-        self.reports.take(
+        self.reports.process(
             [
                 NodeReport(
                     node=request.name,

@@ -61,7 +61,7 @@ class Reporting:
         self.sequence += 1
         reported = {"status": "Clean", "generation": 1, "sequence": self.sequence, "lease_s": 30.0} | more
         found = [ReportedFault(code=code, component=component) for code, component in faults]
-        return self.reports.take([NodeReport(node=NODE, epoch=epoch, faults=found, **reported)])[0]
+        return self.reports.process([NodeReport(node=NODE, epoch=epoch, faults=found, **reported)])[0]
 
     @property
     def node(self) -> NodeRow:

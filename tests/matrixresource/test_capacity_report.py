@@ -52,12 +52,12 @@ def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) ->
     machine = Machine(tmp_path)
     registry = CollectorRegistry()
     metrics = ResourceMetrics(registry, machine.store, CapacityReport(machine.store, machine.allocator.ledger))
-    machine.allocator.decided.append(metrics.decided)
+    machine.allocator.decided.append(metrics.record_decision)
     machine.ask("a", nodes=3)
     machine.ask("b", nodes=1, validate_only=True)
     with pytest.raises(InsufficientCapacity):
         machine.ask("c", nodes=46)
-    asyncio.run(metrics.count())
+    asyncio.run(metrics.update())
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(name, labels)
@@ -79,7 +79,7 @@ def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) ->
     assert value("matrixresource_defragmentations", state="Running") == 0
     machine.allocator.release("a")
     machine.obey()
-    asyncio.run(metrics.count())
+    asyncio.run(metrics.update())
     assert (value("matrixresource_nodes_free"), value("matrixresource_nodes", state="Reserved")) == (48, None), (
         "what is no more is not shown"
     )

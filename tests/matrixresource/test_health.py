@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.hardware_names import NpuName
 from matrixresource.nodes.fault_levels import DurationRule, FrequencyRule, fault_table, level_of
-from matrixresource.nodes.fault_rules import FaultRecord, dies_of, lost_uplinks, observed, released, unusable_dies
+from matrixresource.nodes.fault_rules import (
+    FaultRecord,
+    after_observation,
+    after_release,
+    dies_of,
+    lost_uplinks,
+    unusable_dies,
+)
 from tests.matrixresource.reporting import NODE, Reporting
 
 OFTEN = FrequencyRule(times=3, window_s=100, level="ManuallySeparate", release_s=170)
@@ -59,13 +66,13 @@ def test_a_record_folded_look_by_look_says_what_the_rules_say_of_the_whole_histo
     for after_s, present in looks:
         at += after_s
         seen.append((at, present))
-        record = observed(record, present, at, often, LONG)
+        record = after_observation(record, present, at, often, LONG)
         last = raised_at(seen, often)
         assert (record.separated_at is not None) == (last is not None and (forever or at - last < OFTEN.release_s))
         assert record.prolonged == prolonged(seen, LONG)
         assert (record.since is not None) == present
         assert len(record.times) < often.times
-    assert released(record).separated_at is None
+    assert after_release(record).separated_at is None
 
 
 def test_the_rules_are_the_published_ones():

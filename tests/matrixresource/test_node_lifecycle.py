@@ -6,8 +6,8 @@ import pytest
 
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.allocations.node_lifecycle import WANTED, NodeLifecycle
-from matrixresource.allocations.stuck_nodes import NEXT, stuck_nodes
+from matrixresource.allocations.node_lifecycle import DESIRED_BY_VERB, NodeLifecycle
+from matrixresource.allocations.stuck_nodes import REMEDIES, stuck_nodes
 from matrixresource.contract.nodes import NodeVerbRequest, NodeView
 from matrixresource.nodes.states import ALLOCATED, NODE_STATES, node_state
 from tests.matrixresource.machine import Machine
@@ -22,7 +22,7 @@ def machine(tmp_path) -> Machine:
 
 def ask(machine: Machine, verb: str, node: NodeName = NODE, force: bool = False) -> NodeView:
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
-    return lifecycle.ask(node, verb, NodeVerbRequest(force=force), by="admin")
+    return lifecycle.execute_verb(node, verb, NodeVerbRequest(force=force), by="admin")
 
 
 def node(machine: Machine, name: NodeName = NODE) -> NodeView:
@@ -31,7 +31,7 @@ def node(machine: Machine, name: NodeName = NODE) -> NodeView:
 
 
 def test_every_verb_is_in_the_table_and_what_it_wants_is_known():
-    assert WANTED.keys() == NODE_STATES.verbs.keys()
+    assert DESIRED_BY_VERB.keys() == NODE_STATES.verbs.keys()
 
 
 @pytest.mark.parametrize("state", NODE_STATES.states)
@@ -51,7 +51,7 @@ def test_a_verb_that_is_not_for_a_state_is_refused_with_those_that_are(state):
 def test_a_node_that_several_share_shows_what_they_do_there_whatever_it_was_before(before, parts, expected):
     """Its fault is over, or what was left of it is wiped: nobody checks a node that others are using."""
     after = node_state(
-        current=False, agent="Connected", health="Healthy", status="Clean", caught_up=True, parts=parts, shared=True
+        held=False, agent="Connected", health="Healthy", status="Clean", in_sync=True, parts=parts, shared=True
     )
     assert after == expected
     assert after in {before, *NODE_STATES.moves[before]}
@@ -59,12 +59,12 @@ def test_a_node_that_several_share_shows_what_they_do_there_whatever_it_was_befo
 
 @pytest.mark.parametrize("before", ALLOCATED)
 def test_a_node_that_was_released_may_be_seen_next_once_it_is_clean(before):
-    clean = node_state(current=False, agent="Connected", health="Healthy", status="Clean", caught_up=True)
+    clean = node_state(held=False, agent="Connected", health="Healthy", status="Clean", in_sync=True)
     assert clean in NODE_STATES.moves[before], "reports in between can be lost"
 
 
 def test_a_node_that_is_recovered_while_it_is_away_is_wiped_before_it_is_checked():
-    after = node_state(current=False, agent="Connected", health="Healthy", status="Cleaning", caught_up=True)
+    after = node_state(held=False, agent="Connected", health="Healthy", status="Cleaning", in_sync=True)
     assert after == "Cleaning"
     assert after in NODE_STATES.moves["Quarantined"]
     assert "Verifying" in NODE_STATES.moves[after]
@@ -72,7 +72,7 @@ def test_a_node_that_is_recovered_while_it_is_away_is_wiped_before_it_is_checked
 
 def test_every_passing_state_has_a_deadline_and_says_what_helps():
     passing = {state.name for state in NODE_STATES.states.values() if state.name.endswith("ing")} - {"Servicing"}
-    assert {name for name in passing if NODE_STATES.states[name].deadline_s} == passing == NEXT.keys()
+    assert {name for name in passing if NODE_STATES.states[name].deadline_s} == passing == REMEDIES.keys()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from matrixresource.agent.agent import ResourceAgent, node_stages
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.contract.agents import DesiredPartition, NodeReport
-from matrixresource.nodes.expected_inventory import inventory, mismatches, part_names
+from matrixresource.nodes.expected_inventory import build_inventory, mismatches, part_names
 from matrixresource.store.agent_leases import LeaseRow
 from matrixresource.store.allocation_tables import AssignmentRow
 from matrixresource.topology.loading import load_spec
@@ -82,10 +82,10 @@ def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(
 def test_a_node_that_lacks_a_part_is_kept_out_until_it_has_it(tmp_path, missing, sentence):
     service = Reporting(tmp_path)
     assert service.report().inventory_wanted, "nothing is known of it yet"
-    assert not service.report(inventory=inventory(SPEC)).inventory_wanted
+    assert not service.report(inventory=build_inventory(SPEC)).inventory_wanted
     assert (service.node.fault(), service.node.view().schedulable) == (None, True)
-    assert sentence in "; ".join(mismatches(SPEC, inventory(SPEC, [missing])))
-    service.report(inventory=inventory(SPEC, [missing]))
+    assert sentence in "; ".join(mismatches(SPEC, build_inventory(SPEC, [missing])))
+    service.report(inventory=build_inventory(SPEC, [missing]))
     service.begin()
     assert not service.report().inventory_wanted
     view = service.node.view()
@@ -93,16 +93,16 @@ def test_a_node_that_lacks_a_part_is_kept_out_until_it_has_it(tmp_path, missing,
     (condition,) = view.conditions
     assert (condition.type, condition.status, condition.reason) == ("InventoryMatches", "False", "InventoryMismatch")
     assert sentence in condition.message
-    service.report(inventory=inventory(SPEC))
+    service.report(inventory=build_inventory(SPEC))
     assert (service.node.fault(), service.node.conditions[0]["status"]) == (None, "True")
 
 
 def test_whatever_is_missing_is_noticed_and_nothing_else_is():
-    assert mismatches(SPEC, inventory(SPEC)) == []
-    assert mismatches(SPEC, inventory(SPEC, serial="x", firmware="y")) == []
+    assert mismatches(SPEC, build_inventory(SPEC)) == []
+    assert mismatches(SPEC, build_inventory(SPEC, serial="x", firmware="y")) == []
     for name in part_names(SPEC):
-        assert mismatches(SPEC, inventory(SPEC, [name])), name
-    extra = inventory(SPEC)
+        assert mismatches(SPEC, build_inventory(SPEC, [name])), name
+    extra = build_inventory(SPEC)
     assert mismatches(SPEC, extra.model_copy(update={"ports": [*extra.ports, "usb"]})) == [
         "ports: expected 241, found 242 (unexpected usb)"
     ]
@@ -143,7 +143,7 @@ class Pair:
 
     def exchange(self) -> NodeReport:
         report = self.agent.report()
-        self.agent.handle_reply(report, self.service.reports.take([report])[0])
+        self.agent.handle_reply(report, self.service.reports.process([report])[0])
         return report
 
     async def until(self, **parts: str) -> list[NodeReport]:
@@ -205,7 +205,7 @@ async def test_what_was_reported_and_never_answered_is_not_believed_for_ever(tmp
             InjectedFault(name="g", kind="link-down", target=NODE, parameters={"port": "ub-p3-k11"}),
         ]
     )
-    (taken,) = service.reports.take([pair.agent.report()])
+    (taken,) = service.reports.process([pair.agent.report()])
     assert taken.accepted, "and the answer is lost on its way"
     assert service.node.fault() == "InventoryMismatch"
     pair.hardware.apply_faults([])

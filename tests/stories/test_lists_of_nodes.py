@@ -75,7 +75,7 @@ async def test_domain_members_are_computed_only_on_request(tmp_path, monkeypatch
             assert answer.json()["items"] == expected, term
         made, view = [], DomainRow.view_of
         monkeypatch.setattr(DomainRow, "view_of", lambda row, names: made.append(row.name) or view(row, names))
-        monkeypatch.setattr(topology, "lying", None)
+        monkeypatch.setattr(topology, "allocations_by_domain", None)
         found = (await stack.get("resource", "/v1/domains?filter=state%3DDraining")).json()
         assert (found["items"], made) == ([], [])
 

@@ -5,7 +5,7 @@ The racks are wired as drawn. Deviations that agents find are reported by them, 
 
 from __future__ import annotations
 
-from matrixresource.client import NewestTopology, ResourceClient
+from matrixresource.client import ResourceClient, TopologyVersionCache
 from matrixresource.topology.compiled import compiled_document
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.fleet.fleet import Fleet
@@ -17,7 +17,7 @@ class RackWiring:
     def __init__(self, fleet: Fleet, client: ResourceClient) -> None:
         self._fleet = fleet
         self._client = client
-        self.newest = NewestTopology(client)
+        self.newest = TopologyVersionCache(client)
         self._applied_versions: dict[str, str] = {}
 
     async def reconcile(self) -> None:

@@ -102,7 +102,7 @@ def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
 
 def report(machine: Machine, sequence: int, lease_s: float = 30.0) -> bool:
     reported = NodeReport(node="sn0-c00-n0", epoch=2, sequence=sequence, lease_s=lease_s, status="Clean", generation=9)
-    return machine.reports.take([reported])[0].accepted
+    return machine.reports.process([reported])[0].accepted
 
 
 def test_who_reports_to_one_replica_is_not_lost_to_the_other(replicas: list[Machine]) -> None:

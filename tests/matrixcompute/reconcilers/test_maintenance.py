@@ -29,9 +29,9 @@ class RefusingMachine(FakeMachine):
         self.refuse()
         await super().ensure_drain(name, switch, reason)
 
-    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
+    async def call_node_verb(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
         self.refuse()
-        await super().ask_node(node, verb, reason, firmware)
+        await super().call_node_verb(node, verb, reason, firmware)
 
 
 @pytest.mark.parametrize("target", [NODE, SWITCH])
@@ -67,7 +67,7 @@ class OccupiedMachine(FakeMachine):
         super().__init__()
         self._change("sn0-c00-n0", state="Active", allocation="one")
 
-    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
+    async def call_node_verb(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
         self._change(node, state="Draining", desired_state="Servicing")
 
 

@@ -23,8 +23,8 @@ def test_a_repair_that_was_never_done_is_not_done_to_who_has_the_node_next(machi
     (member,) = [NodeName(each.node) for each in machine.have("one", nodes=1).members]
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
     lifecycle.repair("one", member, "restart")
-    lifecycle.ask(member, "service", NodeVerbRequest(), by="me")
-    lifecycle.ask(member, "recover", NodeVerbRequest(), by="me")
+    lifecycle.execute_verb(member, "service", NodeVerbRequest(), by="me")
+    lifecycle.execute_verb(member, "recover", NodeVerbRequest(), by="me")
     machine.allocator.release("one")
     machine.obey()
     next_one = machine.have("next", nodes=12)

@@ -55,7 +55,7 @@ def test_the_score_is_of_what_happened_lately(hours_apart, times, kept_out):
     rules, score, at = flap_rules(), 0.0, None
     for occasion in range(times):
         now = occasion * hours_apart * HOUR_S
-        score, at = rules.after(score, at, now, "AgentLost"), now
+        score, at = rules.raised_score(score, at, now, "AgentLost"), now
     assert (score >= rules.quarantine_at) == kept_out, score
 
 
@@ -93,13 +93,13 @@ def test_only_so_many_are_quarantined_at_once_and_the_limit_never_keeps_one_from
     kept_out = {name: node(machine, name).state for name in (NODE, NEIGHBOUR, ELSEWHERE)}
     assert kept_out == {NODE: "Quarantined", NEIGHBOUR: "Available", ELSEWHERE: "Quarantined"}
     assert "sn0-c05" in node(machine, NEIGHBOUR).state_message
-    lifecycle(machine).ask(NodeName("sn0-c05-n3"), "quarantine", NodeVerbRequest(), by="admin")
-    lifecycle(machine).ask(NodeName(NODE), "recover", NodeVerbRequest(), by="admin")
+    lifecycle(machine).execute_verb(NodeName("sn0-c05-n3"), "quarantine", NodeVerbRequest(), by="admin")
+    lifecycle(machine).execute_verb(NodeName(NODE), "recover", NodeVerbRequest(), by="admin")
     machine.obey()
     look(machine)
     assert node(machine).state == "Available", "somebody has looked at it: counting begins anew"
     assert node(machine, NEIGHBOUR).state == "Available"
-    lifecycle(machine).ask(NodeName("sn0-c05-n3"), "recover", NodeVerbRequest(), by="admin")
+    lifecycle(machine).execute_verb(NodeName("sn0-c05-n3"), "recover", NodeVerbRequest(), by="admin")
     look(machine)
     assert node(machine, NEIGHBOUR).state == "Quarantined", "there is room for it"
 

@@ -32,7 +32,7 @@ def report(machine: Machine, *names: str, status: str = "Failed", stage: str | N
     machine.sequence += 1
     with machine.store.reading() as session:
         requests = [row.view() for row in machine.store.assignments(session) if row.name in names]
-    machine.reports.take(
+    machine.reports.process(
         [
             NodeReport(
                 node=NodeName(request.name), epoch=1, sequence=machine.sequence, lease_s=86_400, status=status,
@@ -110,7 +110,7 @@ def test_who_cannot_be_cleaned_is_kept_out_and_holds_nobody_up(machine):
     report(machine, kept, status="Clean", stage=None)
     assert machine.names() == []
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
-    assert lifecycle.ask(NodeName(out[0]), "recover", NodeVerbRequest(), by="me").state == "Verifying"
+    assert lifecycle.execute_verb(NodeName(out[0]), "recover", NodeVerbRequest(), by="me").state == "Verifying"
     report(machine, out[0], status="Clean", stage=None)
     assert node(machine, out[0]).schedulable
     machine.check()
@@ -119,7 +119,7 @@ def test_who_cannot_be_cleaned_is_kept_out_and_holds_nobody_up(machine):
 def test_who_is_to_be_serviced_and_cannot_be_cleaned_is_let_go(machine):
     (member,) = [each.node for each in machine.have("one", nodes=1).members]
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
-    lifecycle.ask(NodeName(member), "service", NodeVerbRequest(), by="me")
+    lifecycle.execute_verb(NodeName(member), "service", NodeVerbRequest(), by="me")
     machine.allocator.release("one")
     report(machine, member, stage="wipe-memory")
     assert (machine.names(), node(machine, member).state) == ([], "Servicing")

@@ -14,13 +14,13 @@ from sqlalchemy import select
 
 from matrixresource.contract.agents import NodeReport
 from matrixresource.controllers.steady_reports import SteadyReports
-from matrixresource.nodes.expected_inventory import inventory
+from matrixresource.nodes.expected_inventory import build_inventory
 from matrixresource.store.agent_leases import LeaseRow
 from matrixresource.store.fault_history import FaultRecordRow
 from matrixresource.topology.loading import load_spec
 from tests.matrixresource.reporting import NODE, Reporting
 
-INVENTORY = inventory(load_spec(), serial="s")
+INVENTORY = build_inventory(load_spec(), serial="s")
 CONTENTS: list[dict[str, Any]] = [
     {},
     {"stage": "boot"},
@@ -30,7 +30,7 @@ CONTENTS: list[dict[str, Any]] = [
     {"sequence": 1},
     {"faults": [("220001001", "npu1")]},
     {"inventory": INVENTORY},
-    {"inventory": inventory(load_spec(), ["npu5"], serial="s")},
+    {"inventory": build_inventory(load_spec(), ["npu5"], serial="s")},
     {"ports": {"vpc": None}},
 ]
 OPERATIONS = st.one_of(
@@ -48,7 +48,7 @@ OPERATIONS = st.one_of(
 class Judged(SteadyReports):
     """Nothing is ever known, so every report is judged."""
 
-    def among(self, *_: Any) -> set[str]:
+    def repeated_nodes(self, *_: Any) -> set[str]:
         return set()
 
 
@@ -95,7 +95,7 @@ def _taken(service: Reporting, contents: list[dict[str, Any]]) -> list[Any]:
         } | content
         faults = [{"code": code, "component": component} for code, component in fields.pop("faults", [])]
         reports.append(NodeReport.model_validate({"node": NODE, "faults": faults, **fields}))
-    return [answer.wire() for answer in service.reports.take(reports)]
+    return [answer.wire() for answer in service.reports.process(reports)]
 
 
 def _cordon(service: Reporting, cordoned: bool) -> None:
@@ -140,8 +140,8 @@ def compared(operations: list[Any]) -> None:
 
 def test_what_is_known_is_judged_once_and_again_when_the_node_changes(tmp_path, monkeypatch):
     service, judged = Reporting(tmp_path), []
-    judge = service.reports._judge
-    monkeypatch.setattr(service.reports, "_judge", lambda *given: judged.append(given) or judge(*given))
+    judge = service.reports._apply_report
+    monkeypatch.setattr(service.reports, "_apply_report", lambda *given: judged.append(given) or judge(*given))
 
     def judgements(contents: list[dict[str, Any]]) -> int:
         before = len(judged)

@@ -11,7 +11,7 @@ from sqlalchemy import select
 from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.reservations import ReservationRequest
 from matrixresource.contract.topology import SupernodeRequest
-from matrixresource.store.history import forget_history
+from matrixresource.store.history import delete_history
 from matrixresource.store.topology_versions import SpecRow, TopologyVersionRow, supernodes
 from matrixresource.topology.loading import load_spec
 from tests.matrixresource.machine import Machine
@@ -27,7 +27,7 @@ class Ageing(Machine):
         super().__init__(folder, spec=load_spec(three_cabinets()))
 
     def versions(self) -> list[int]:
-        forget_history(self.store, self.clock.now() - DAY_S)
+        delete_history(self.store, self.clock.now() - DAY_S)
         with self.store.reading() as session:
             return sorted(session.scalars(select(TopologyVersionRow.number)))
 
@@ -40,7 +40,7 @@ class Ageing(Machine):
         self.allocator.reservations.put(name, ReservationRequest.model_validate(request))
 
     def known(self) -> list[str]:
-        forget_history(self.store, self.clock.now() - DAY_S)
+        delete_history(self.store, self.clock.now() - DAY_S)
         return [each.name for each in self.promises()]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from matrixcommon.api.client import WatchEvent
-from matrixresource.client import NewestTopology
+from matrixresource.client import TopologyVersionCache
 
 EVENT = WatchEvent("ADDED", 1, {"name": "topology-2"})
 
@@ -30,7 +30,7 @@ def resource():
 
 @pytest.fixture
 def newest(resource):
-    return NewestTopology(resource)
+    return TopologyVersionCache(resource)
 
 
 async def test_without_a_watch_it_is_asked_each_time(resource, newest):
@@ -39,7 +39,7 @@ async def test_without_a_watch_it_is_asked_each_time(resource, newest):
 
 
 async def test_while_a_watch_tells_nothing_it_is_known(resource, newest):
-    await newest.hear(EVENT)
+    await newest.handle_event(EVENT)
     assert [await newest.name() for _ in range(3)] == ["topology-1"] * 3
     assert resource.asked == 1
 
@@ -47,18 +47,18 @@ async def test_while_a_watch_tells_nothing_it_is_known(resource, newest):
 async def test_another_version_is_asked_for_and_told_of(resource, newest):
     changes = []
     newest.changed = lambda: changes.append(True)
-    await newest.hear(EVENT)
+    await newest.handle_event(EVENT)
     await newest.name()
     resource.version = "topology-2"
-    await newest.hear(EVENT)
+    await newest.handle_event(EVENT)
     assert await newest.name() == "topology-2"
     assert len(changes) == 2
 
 
 async def test_a_watch_that_broke_off_is_no_longer_believed(resource, newest):
-    await newest.hear(EVENT)
+    await newest.handle_event(EVENT)
     await newest.name()
-    await newest.hear(None)
+    await newest.handle_event(None)
     resource.version = "topology-2"
     assert await newest.name() == "topology-2"
     resource.version = "topology-3"
@@ -67,11 +67,11 @@ async def test_a_watch_that_broke_off_is_no_longer_believed(resource, newest):
 
 @pytest.mark.parametrize("heard", [EVENT, None], ids=["another version", "the watch broke off"])
 async def test_what_is_heard_while_the_answer_is_on_its_way_counts(resource, newest, heard):
-    await newest.hear(EVENT)
+    await newest.handle_event(EVENT)
 
     async def meanwhile():
         resource.version = "topology-2"
-        await newest.hear(heard)
+        await newest.handle_event(heard)
 
     resource.meanwhile = meanwhile
     assert await newest.name() == "topology-1", "the answer that was under way"

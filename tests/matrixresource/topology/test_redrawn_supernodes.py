@@ -12,7 +12,7 @@ from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.reservations import ReservationRequest
 from matrixresource.contract.topology import SupernodeRequest
-from matrixresource.nodes.expected_inventory import inventory
+from matrixresource.nodes.expected_inventory import build_inventory
 from matrixresource.store.topology_versions import topology_at
 from matrixresource.topology import Supernode
 from matrixresource.topology.deviations import Deviation
@@ -43,7 +43,7 @@ class Drawn(Machine):
         with self.store.reading() as session:
             generation = next(row.generation for row in self.store.assignments(session) if row.name == node)
         report = {"node": node, "epoch": self.epoch, "sequence": self.sequence, "lease_s": 60, "status": "Clean"}
-        return self.reports.take([NodeReport.model_validate(report | {"generation": generation} | more)])[0]
+        return self.reports.process([NodeReport.model_validate(report | {"generation": generation} | more)])[0]
 
     def deviations(self) -> set[str]:
         with self.store.reading() as session:
@@ -72,7 +72,7 @@ def test_a_cable_that_is_dark_is_so_in_another_drawing_too(machine: Drawn) -> No
 
 
 def test_a_node_that_comes_back_is_asked_what_it_consists_of(machine: Drawn) -> None:
-    lacking = inventory(machine.spec, ["dimm7"])
+    lacking = build_inventory(machine.spec, ["dimm7"])
     machine.say(GOES, inventory=lacking)
     assert machine.obstacles(GOES) == ["InventoryMismatch"]
     machine.draw(GOES)

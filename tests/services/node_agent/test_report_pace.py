@@ -169,7 +169,7 @@ async def test_a_service_that_was_too_busy_to_hear_gives_nobody_up(tmp_path):
     service.clock.at += 500  # the process stood still; reports wait in its sockets
     await service.reports.watch_leases()
     assert service.node.agent == "Connected"
-    assert service.reports.deaf_s == 490
+    assert service.reports.suspended_s == 490
     for _ in range(14):
         service.clock.at += 5
         await service.reports.watch_leases()
