@@ -16,7 +16,7 @@ from benchmarks import Figure
 from benchmarks.allocator.busy import SHAPES, percentile, run_busy_machine, sample_request, with_constraints
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.explain import explain
-from matrixresource.scheduler.explain.release_set import possible
+from matrixresource.scheduler.explain.release_set import fits_empty_cluster
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.request import PlacementRequest
 
@@ -48,9 +48,9 @@ def time_explanations(ledger: Ledger, now: float, count: int) -> tuple[list[floa
         for _ in range(count):
             request = next(refused)
             begun = time.perf_counter_ns()
-            reported = explain.answer(ledger, request, now)
+            reported = explain.explain_placement(ledger, request, now)
             took.append((time.perf_counter_ns() - begun) / 1e6)
-            proven += [change.exact for change in reported.changes if change.kind == "release"]
+            proven += [change.exact for change in reported.suggestions if change.kind == "release"]
     finally:
         gc.enable()
     return sorted(took), sum(proven) / max(1, len(proven))

@@ -104,14 +104,14 @@ class Replay:
 
     def allocate_with_moves(self, name: str, request: PlacementRequest, now: float) -> Event | None:
         """Make room with the cheapest plan of moves, where moves are allowed."""
-        plan = defragmentation.plan(self.ledger, request)
+        plan = defragmentation.plan_evacuation(self.ledger, request)
         if plan is None:
             return None
         for other in plan.moves:
-            self.ledger.give(other, self.ledger.allocations[other].place)
+            self.ledger.remove_usage(other, self.ledger.allocations[other].place)
         for other, place in plan.moves.items():
             self.ledger.allocations[other].place = place
-            self.ledger.take(other, place)
+            self.ledger.add_usage(other, place)
         hold(self.ledger, name, request, plan.place, now)
         moves = {other: self.placement_document(place) for other, place in plan.moves.items()}
         return {"place": self.placement_document(plan.place), "move": moves}

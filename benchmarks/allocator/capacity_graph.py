@@ -168,13 +168,13 @@ def _read_cabinet(graph: nx.Graph, index: FreeCapacityIndex, cabinet: int, nodes
         if used.dies == full:
             taken |= 1 << offset
         elif used.dies:
-            index.take(first + offset, used.dies)
+            index.allocate_dies(first + offset, used.dies)
     if taken:
-        index.take_whole(cabinet, taken)
+        index.allocate_nodes(cabinet, taken)
     for number in down:
         index.set_up(number, False)
     for number, dies in broken:
-        index.block(number, dies)
+        index.set_faulty_dies(number, dies)
 
 
 def used_of(current: dict[str, Share]) -> Share:

@@ -40,8 +40,8 @@ def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | No
     spares = len(nodes_in(ledger.index, allocation.place.spares)) + request.spares - old.spares
     wanted = resize.changed(request, spares=spares)
     with hide_reservations(ledger, request):
-        place = first_that_fits(ledger.shape, wanted, lambda firm: resize.grown(ledger, allocation.place, firm))
-    return ledger.change(name, request, place)
+        place = first_that_fits(ledger.shape, wanted, lambda firm: resize.grow(ledger, allocation.place, firm))
+    return ledger.replace_placement(name, request, place)
 
 
 def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
@@ -52,23 +52,23 @@ def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]
     """
     if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in QUANTITIES):
         raise ValueError(f"{name}: this is not shrinking")
-    place = resize.shrunk(ledger, ledger.allocations[name].place, request, keep)
+    place = resize.shrink(ledger, ledger.allocations[name].place, request, keep)
     if not satisfies(ledger, request, place, members_of(ledger.index, place)):
         raise ValueError(f"{name}: the members that stay break a rule")
     if conflicts_with_reservations(ledger, name, place, request.lease_end):
         raise ValueError(f"{name}: its nodes are promised before it would leave")
-    ledger.change(name, request, place)
+    ledger.replace_placement(name, request, place)
     return place
 
 
 def resize_allocation(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
     """Grow and shrink different amounts at once, without preemption. Returns None if that does not fit."""
-    return ledger.change(name, request, resize.resize(ledger, name, request, keep))
+    return ledger.replace_placement(name, request, resize.resize(ledger, name, request, keep))
 
 
 def move(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
     """Move to a placement for another request, as near to the present one as possible. Returns None if none fits."""
-    return ledger.change(name, request, resize.move(ledger, name, request))
+    return ledger.replace_placement(name, request, resize.move(ledger, name, request))
 
 
 def cancel(ledger: Ledger, name: str) -> None:
@@ -77,7 +77,7 @@ def cancel(ledger: Ledger, name: str) -> None:
         ledger.release(name)
     else:
         del ledger.reservations[name]
-        ledger.promises = ReservedCapacity(ledger.reservations.values())
+        ledger.reserved_capacity = ReservedCapacity(ledger.reservations.values())
 
 
 def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
@@ -101,15 +101,15 @@ def rebuild_index(ledger: Ledger) -> FreeCapacityIndex:
     for allocation in ledger.allocations.values():
         for cabinet, mask in allocation.place.whole + allocation.place.spares:
             for offset in index.offsets(mask):
-                index.take(cabinet * ledger.shape.nodes + offset, ledger.shape.dies)
+                index.allocate_dies(cabinet * ledger.shape.nodes + offset, ledger.shape.dies)
         for node, dies in allocation.place.parts:
-            index.take(node, dies)
+            index.allocate_dies(node, dies)
         for node, amount in allocation.place.cpus:
             index.cpus[node] -= amount
         for node, amount in allocation.place.mem:
             index.mem[node] -= amount
     for node, dies in ledger.index.faulty_dies.items():
-        index.block(node, dies)
+        index.set_faulty_dies(node, dies)
     return index
 
 

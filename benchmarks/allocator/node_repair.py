@@ -30,7 +30,7 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
     lost: list[str] = []
     for name in allocations_on(ledger, node):
         allocation = ledger.allocations[name]
-        ledger.give(name, allocation.place)
+        ledger.remove_usage(name, allocation.place)
         with hide_reservations(ledger, allocation.request):
             place = repaired_placement(ledger, name, node)
         if place is None:
@@ -38,7 +38,7 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
             ledger.reservations.pop(name, None)
             lost.append(name)
             continue
-        ledger.take(name, place, allocation.request.lease_end)
+        ledger.add_usage(name, place, allocation.request.lease_end)
         allocation.place = moved[name] = place
     return moved, lost
 
@@ -48,7 +48,7 @@ def repaired_placement(ledger: Ledger, name: str, node: int) -> Placement | None
     allocation = ledger.allocations[name]
     old, request = allocation.place, allocation.request
     cabinet = node // ledger.shape.nodes
-    kept = without(ledger.index, old, node)
+    kept = without_node(ledger.index, old, node)
     short = sum(mask.bit_count() for _, mask in kept.whole) + len(kept.parts) < request.nodes
     alone = request.nodes == 1 and not request.spares
     if not alone:
@@ -80,7 +80,7 @@ def _with_replacement(
     nodes = shape.nodes
     members = {c * nodes + o for c, mask in kept.whole for o in index.offsets(mask)} | {n for n, _ in kept.parts}
     spares = [c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)]
-    homes = {n // shape.of_supernode for n in members}
+    homes = {n // shape.nodes_per_supernode for n in members}
     touched = {n // nodes for n in members}
 
     def far(node: int) -> tuple[bool, bool, int, int]:
@@ -89,10 +89,10 @@ def _with_replacement(
 
     if request.supernode_block > 1:
         homes = {lost_cabinet // shape.cabinets}  # in another supernode it would split a block
-    spares = [node for node in spares if request.supernode_block == 1 or node // shape.of_supernode in homes]
+    spares = [node for node in spares if request.supernode_block == 1 or node // shape.nodes_per_supernode in homes]
     spares = [node for node in spares if request.cabinet_block == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
-        if has_room(index, node, request.npus_per_node) and keeps_rules(ledger, request, members, node):
+        if has_room(index, node, request.npus_per_node) and satisfies_constraints(ledger, request, members, node):
             cabinet, offset = divmod(node, nodes)
             kept.spares = [(c, m & ~(1 << offset) if c == cabinet else m) for c, m in kept.spares]
             kept.spares = [(c, m) for c, m in kept.spares if m]
@@ -127,15 +127,15 @@ def _with_moved_block(
         if mask:
             stays.append((cabinet, mask))
     found = Placement(stays, kept.parts, kept.spares, kept.cpus, kept.mem)
-    ledger.take(name, found, request.lease_end)
+    ledger.add_usage(name, found, request.lease_end)
     block = (
-        ledger.chooser.gang(
+        ledger.chooser.choose_gang(
             PlacementRequest(request.supernode_block, request.npus_per_node, "supernode", lease_end=request.lease_end)
         )
         if not left
         else None
     )
-    ledger.give(name, found)
+    ledger.remove_usage(name, found)
     if block is None:
         return None
     masks = dict(stays)

@@ -31,7 +31,7 @@ from matrixresource.contract.allocations import (
     DEPLOYMENT_LABEL,
     AllocationRequest,
     AllocationView,
-    of_former,
+    belongs_to_earlier_instance,
 )
 
 CHECK_S, SWEEP_S = 30.0, 60.0
@@ -169,7 +169,7 @@ class CacheMemory:
     async def _is_stale(self, current: AllocationView, live: LiveDeployment) -> bool:
         """Whether the memory was allocated before the instance's nodes, thus for a former instance of that name."""
         nodes = await self._memory.find_allocation(live.spec.instance)
-        return nodes is not None and of_former(current, nodes.created_at)
+        return nodes is not None and belongs_to_earlier_instance(current, nodes.created_at)
 
     async def _reserve(self, live: LiveDeployment, gib: Mapping[str, int]) -> dict[str, int]:
         request = AllocationRequest.model_validate(

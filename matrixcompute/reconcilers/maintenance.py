@@ -35,7 +35,7 @@ from matrixcompute.store.disruption_budgets import disruption_budgets
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
-from matrixresource.contract.nodes import MAINTENANCE_OF, NodeView
+from matrixresource.contract.nodes import MAINTENANCE_PREFIX, NodeView
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ IMMOVABLE_STATES = ("Provisioning", "Repairing", "Stopping", "Starting")
 
 def owner_of(name: str) -> str:
     """The owner of the cordons of a maintenance, and of the drain of its switch."""
-    return f"{MAINTENANCE_OF}{name}"
+    return f"{MAINTENANCE_PREFIX}{name}"
 
 
 class MaintenanceReconciler:

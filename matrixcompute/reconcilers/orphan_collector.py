@@ -22,7 +22,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference, OwnedDrain
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
-from matrixresource.contract.allocations import CACHING_ON_LABEL, of_former
+from matrixresource.contract.allocations import CACHING_ON_LABEL, belongs_to_earlier_instance
 
 
 class OrphanCollector:
@@ -60,7 +60,7 @@ class OrphanCollector:
             owner = each.labels.get(CACHING_ON_LABEL)
             if owner is None:
                 continue
-            if owner not in busy | since.keys() or of_former(each, since.get(owner, "")):
+            if owner not in busy | since.keys() or belongs_to_earlier_instance(each, since.get(owner, "")):
                 found.add(("cache memory", each.key, owner))
         released = 0
         for kind, name, owner in sorted(found & self._suspects):

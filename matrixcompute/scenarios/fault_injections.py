@@ -31,7 +31,7 @@ class FaultInjection:
 
     @property
     def of_processes(self) -> bool:
-        return CATALOGUE[self.kind].of_processes
+        return CATALOGUE[self.kind].is_process_fault
 
     def body(self) -> dict[str, Any]:
         """The request to the emulated hardware."""
@@ -73,7 +73,7 @@ def plan_injections(
     found = []
     for number, action in enumerate(scenario.method):
         resources = list(targets[action.target])
-        if scenario.targets[action.target].type == "cabinet" and CATALOGUE[action.fault].strikes != "cabinet":
+        if scenario.targets[action.target].type == "cabinet" and CATALOGUE[action.fault].scope != "cabinet":
             resources = sorted(each for each in nodes if NodeName(each).cabinet in set(resources))
         found += [
             FaultInjection(action.name, f"{number}-{at}", action.fault, resource, action.parameters)

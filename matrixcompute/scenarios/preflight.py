@@ -61,13 +61,13 @@ def given_spec(shape: InstanceShape) -> dict[str, Any]:
 
 def targets_processes(scenario: Scenario) -> bool:
     """Whether the scenario targets services themselves, or injects faults into them."""
-    injections = any(CATALOGUE[action.fault].of_processes for action in scenario.method)
+    injections = any(CATALOGUE[action.fault].is_process_fault for action in scenario.method)
     return injections or any(target.type == "service" for target in scenario.targets.values())
 
 
 def _refuse_processes(scenario: Scenario) -> None:
     for number, action in enumerate(scenario.method):
-        if CATALOGUE[action.fault].of_processes:
+        if CATALOGUE[action.fault].is_process_fault:
             raise InvalidField(f"{action.fault}: {PROCESSES_UNAVAILABLE}", field=f"method[{number}].fault")
     for name, target in scenario.targets.items():
         if target.type == "service":

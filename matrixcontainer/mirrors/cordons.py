@@ -24,7 +24,7 @@ from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
 from matrixresource.client import ResourceClient
-from matrixresource.contract.nodes import KEPT_OUT, KUBERNETES, NodeView
+from matrixresource.contract.nodes import KUBERNETES, OUT_OF_SERVICE_STATES, NodeView
 
 CORDONED_BY = "cloudmatrix.io/cordoned-by"
 MANAGED_OBJECTS = f"{MANAGED_LABEL}={MANAGED_BY}"

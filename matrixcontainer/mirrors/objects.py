@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.kubelet.node_info import node_info
 from matrixcontainer.operator.crds import SLICE_SPEC, SLICE_STATUS, SUPERNODE_STATUS
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.workload import NPU_RESOURCE
-from matrixresource.contract.nodes import KEPT_OUT, NodeView, SupernodeView
+from matrixresource.contract.nodes import OUT_OF_SERVICE_STATES, NodeView, SupernodeView
 
 PODS_PER_NODE = 110
 """The kubelet's default."""
@@ -52,7 +52,7 @@ def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
         taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
     if node.allocation is not None:
         taints.append({"key": "cloudmatrix.io/instance", "value": name_of(node.allocation), "effect": "NoSchedule"})
-    if node.cordoned_by or node.state in KEPT_OUT:
+    if node.cordoned_by or node.state in OUT_OF_SERVICE_STATES:
         taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
     key = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
     if key is not None:

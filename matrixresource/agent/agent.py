@@ -24,18 +24,18 @@ from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
 from matrixresource.contract.nodes import IN_PLACE, NodeInventory, NodeTask, Power
 
-DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
+STATUS_BY_ROLE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
 """The status that fulfils a spec with this role."""
-REMEMBERED = (
+PERSISTED_ATTRIBUTES = (
     "epoch", "status", "holds", "desired_role", "desired_power", "allocation", "generation", "deployed", "task",
     "task_generation", "done_generation", "firmware", "failed", "message",
 )  # fmt: skip
 """The attributes that the card remembers, besides the parts."""
 
 
-def goal(wanted: str, power: Power) -> str:
+def target_status(desired_role: str, power: Power) -> str:
     """The status that fulfils a spec, for a node that is to be on or off."""
-    return "Off" if power == "Off" and wanted != "Clean" else DONE[wanted]
+    return "Off" if power == "Off" and desired_role != "Clean" else STATUS_BY_ROLE[desired_role]
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ class AgentTask:
     """One piece of work: its name in the stages file, and the status and holder that it ends with."""
 
     name: str
-    ends: str
+    final_status: str
     allocation: str | None
 
 
-def next_work(
+def next_task(
     status: str,
     holds: str | None,
-    wanted: str,
+    desired_role: str,
     allocation: str | None,
     deployed: bool = False,
     power: Power = "On",
@@ -63,19 +63,19 @@ def next_work(
     or, for an in-place repair, while it serves. A node that changes hands is cleaned first.
     """
     if task in IN_PLACE:
-        if (wanted, power, status) == ("Member", "On", "Active") and holds == allocation:
+        if (desired_role, power, status) == ("Member", "On", "Active") and holds == allocation:
             return AgentTask(task, "Active", allocation)
-    elif task is not None and wanted == "Clean" and holds is None and status != "Cleaning":
+    elif task is not None and desired_role == "Clean" and holds is None and status != "Cleaning":
         return AgentTask(task, "Clean", None)
     if status in ("Verifying", "Inspecting"):
         return AgentTask("enrol", "Clean", None)
-    if status == goal(wanted, power) and holds == allocation:
+    if status == target_status(desired_role, power) and holds == allocation:
         return None
-    if status == "Cleaning" or wanted == "Clean" or (status != "Clean" and holds != allocation):
+    if status == "Cleaning" or desired_role == "Clean" or (status != "Clean" and holds != allocation):
         return AgentTask("clean", "Clean", None)
     if power == "Off":
         return AgentTask("shut-down", "Off", allocation)
-    if wanted == "Spare":
+    if desired_role == "Spare":
         used = status == "Active" or deployed
         return AgentTask("clean", "Clean", None) if used else AgentTask("prepare", "Spare", allocation)
     if status == "Spare":
@@ -123,7 +123,7 @@ class ResourceAgent:
         """The generation whose work failed, and the stage."""
         self.message = ""
         self._traceparent: str | None = None
-        self._asked_ns = 0
+        self._requested_ns = 0
         """The trace in which the current spec was requested, and when it arrived (ns, wall clock)."""
         self._reported_inventory: NodeInventory | None = None
         self._reported_ports: Mapping[str, str | None] = {}
@@ -148,23 +148,23 @@ class ResourceAgent:
         self.allocation = assignment.allocation
         self.task, self.task_generation = assignment.task, assignment.task_generation
         self.firmware = assignment.firmware
-        self._traceparent, self._asked_ns = assignment.traceparent, time.time_ns()
+        self._traceparent, self._requested_ns = assignment.traceparent, time.time_ns()
         self.parts.ensure(assignment.parts)
         self._assignment_changed.set()
         self._changed()
 
-    def _next(self) -> AgentTask | None:
+    def _next_task(self) -> AgentTask | None:
         if self.status == "Failed" and self.failed is not None and self.failed[0] == self.generation:
             return None  # until something else is requested
         task = self.task if self.task_generation > self.done_generation else None
         wanted, power = self.desired_role, self.desired_power
-        return next_work(self.status, self.holds, wanted, self.allocation, self.deployed, power, task)
+        return next_task(self.status, self.holds, wanted, self.allocation, self.deployed, power, task)
 
     @property
     def reported_status(self) -> str:
         """The status to report: pending work counts as begun, so that no report shows the old state for the new
         spec."""
-        work = self._next()
+        work = self._next_task()
         return self.status if work is None or self.stage is not None else self._stages[work.name][0].status
 
     # -- work ----------------------------------------------------------------------------------------------------
@@ -179,13 +179,13 @@ class ResourceAgent:
         """Work on the node as a whole; its parts run concurrently."""
         while True:
             self._assignment_changed.clear()
-            work = self._next()
+            work = self._next_task()
             if work is None:
                 await self._assignment_changed.wait()
             else:
-                await self._do(work)
+                await self._perform(work)
 
-    async def _do(self, work: AgentTask) -> None:
+    async def _perform(self, work: AgentTask) -> None:
         if work.allocation is not None:
             self.holds = work.allocation
         task_generation = self.task_generation if work.name == self.task else self.done_generation
@@ -193,12 +193,12 @@ class ResourceAgent:
         for stage in self._stages[work.name]:
             self.status, self.stage, self.message = stage.status, stage.stage, stage.message
             self._changed()
-            why = await self._attempt(stage)
+            error = await self._run_stage(stage)
             if self._assignment_changed.is_set() and work.name != "clean" and self._is_superseded(work):
                 self.stage, self.message = None, ""
                 return
-            if why is not None:
-                self.status, self.stage, self.message = "Failed", None, why[:300]
+            if error is not None:
+                self.status, self.stage, self.message = "Failed", None, error[:300]
                 self.failed = self.generation, stage.stage
                 self.done_generation = task_generation
                 self._changed()
@@ -207,32 +207,35 @@ class ResourceAgent:
             self.node.on_repaired(
                 work.name
             )  # if this cannot be recorded now, the repair does not count and is repeated
-        self.status, self.stage, self.message, self.holds = work.ends, None, "", work.allocation
+        self.status, self.stage, self.message, self.holds = work.final_status, None, "", work.allocation
         self.done_generation = task_generation
         if work.name == "inspect":
             self._reported_inventory, self._reported_ports = None, {}
         elif work.name == "update" and firmware is not None:
             self.node.flash(firmware)
-        self.deployed = work.ends == "Active" or (work.ends == "Off" and self.deployed)
+        self.deployed = work.final_status == "Active" or (work.final_status == "Off" and self.deployed)
         self.parts.wake()
-        finished(self._traceparent, f"agent {work.name}", self._asked_ns, node=self.node.name, status=self.status)
+        finished(self._traceparent, f"agent {work.name}", self._requested_ns, node=self.node.name, status=self.status)
         self._traceparent = None
         self._changed()
 
-    async def _attempt(self, stage: Stage) -> str | None:
+    async def _run_stage(self, stage: Stage) -> str | None:
         """Run a stage, retrying while it has attempts left. Return why it failed for good, or None."""
         for attempt in range(1, stage.attempts + 1):
             await self._clock.sleep(stage.takes_s(self._random) * self.node.slowdown)
-            broken = self.node.failing.get(stage.stage)
-            if not stage.fails(self._random) and broken is None:
+            failure = self.node.failing.get(stage.stage)
+            if not stage.fails(self._random) and failure is None:
                 return None
-            self.message = f"{broken or stage.why} (attempt {attempt} of {stage.attempts})"
+            self.message = f"{failure or stage.why} (attempt {attempt} of {stage.attempts})"
             self._changed()
         return self.message
 
     def _is_superseded(self, work: AgentTask) -> bool:
         """Whether the newest spec makes this work pointless; checked between stages, as on a real machine."""
-        return (goal(self.desired_role, self.desired_power), self.allocation) != (work.ends, work.allocation)
+        return (target_status(self.desired_role, self.desired_power), self.allocation) != (
+            work.final_status,
+            work.allocation,
+        )
 
     def power_lost(self) -> None:
         """Lose what was in memory, but not the disk. When power returns, a deployed node has to boot and join."""
@@ -250,15 +253,15 @@ class ResourceAgent:
         self.sequence += 1
         found, known = self.node.inventory, self._reported_inventory
         peers, reported = self.node.peers, self._reported_ports
-        answering: dict[str, str | None] = {}
+        changed_ports: dict[str, str | None] = {}
         if peers is reported or peers == reported:
             self._reported_ports = peers  # hundreds of ports, usually the same object as last time
         else:
-            answering = {p: peer for p, peer in peers.items() if p not in reported or reported[p] != peer}
+            changed_ports = {p: peer for p, peer in peers.items() if p not in reported or reported[p] != peer}
             # Until the answer arrives, it is unknown whether this was accepted: such a port is reported again next
             # time.
-            self._reported_ports = {p: peer for p, peer in reported.items() if p not in answering}
-        if not (same := found is known or found == known):
+            self._reported_ports = {p: peer for p, peer in reported.items() if p not in changed_ports}
+        if not (unchanged := found is known or found == known):
             self._reported_inventory = None
         return NodeReport(
             node=self.node.name,
@@ -272,8 +275,8 @@ class ResourceAgent:
             stage=self.failed[1] if self.status == "Failed" and self.failed else self.stage,
             message=self.message,
             parts=self.parts.reports(),
-            inventory=None if same else found,
-            ports=answering or None,
+            inventory=None if unchanged else found,
+            ports=changed_ports or None,
             faults=[
                 ReportedFault.model_validate(
                     {"code": code, "component": component, "severity": self.node.severities.get((code, component))}
@@ -299,14 +302,14 @@ class ResourceAgent:
 
     def memory(self) -> dict[str, Any]:
         """What the agent keeps on its card across restarts."""
-        return {key: getattr(self, key) for key in REMEMBERED} | {
+        return {key: getattr(self, key) for key in PERSISTED_ATTRIBUTES} | {
             "parts": self.parts.memory(),
             "installed": self.node.firmware,
         }
 
     def restore(self, memory: dict[str, Any]) -> None:
         """Start again where the last run ended: with the next epoch, and work in progress from its first stage."""
-        for key in REMEMBERED:
+        for key in PERSISTED_ATTRIBUTES:
             setattr(self, key, memory.get(key, getattr(self, key)))
         if (installed := memory.get("installed", self.node.firmware)) != self.node.firmware:
             self.node.flash(installed)

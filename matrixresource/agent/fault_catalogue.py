@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from matrixcommon.model.errors import InvalidField
 
-Strikes = Literal["node", "cabinet", "switch", "service"]
+FaultScope = Literal["node", "cabinet", "switch", "service"]
 
 FaultKind = Literal[
     "node-down",
@@ -49,20 +49,20 @@ class Fault:
     """One kind of fault. `level`: the incumbent's, if it has one; `found_by`: what tells the control plane, if
     anything; `takes`: the parameters it accepts."""
 
-    strikes: Strikes
-    means: str
+    scope: FaultScope
+    description: str
     level: str
-    found_by: str
-    takes: tuple[str, ...] = ()
+    detected_by: str
+    parameters: tuple[str, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
         """The types of scenario target that it can have: a fault of nodes may affect a whole cabinet."""
-        return ("node", "cabinet") if self.strikes == "node" else (self.strikes,)
+        return ("node", "cabinet") if self.scope == "node" else (self.scope,)
 
     @property
-    def of_processes(self) -> bool:
-        return self.strikes == "service"
+    def is_process_fault(self) -> bool:
+        return self.scope == "service"
 
 
 LEASES = "silence for two leases of 30 s"
@@ -93,7 +93,7 @@ CATALOGUE: dict[str, Fault] = {
         "endsWith: the repair in place that ends it, restart, reset-npu, reboot or none, by default as its level says)",
         "by the code; Separate by default",
         CODES,
-        takes=("npu", "die", "code", "severity", "endsWith"),
+        parameters=("npu", "die", "code", "severity", "endsWith"),
     ),
     "hbm-fault": Fault(
         "node",
@@ -101,35 +101,35 @@ CATALOGUE: dict[str, Fault] = {
         "is code 020001001, restart is 010001002)",
         "Separate (isolate), SubHealth (restart)",
         CODES,
-        takes=("npu", "die", "handling", "severity", "endsWith"),
+        parameters=("npu", "die", "handling", "severity", "endsWith"),
     ),
     "component-fault": Fault(
         "node",
         "a component raises a fault code (parameters: component, code, severity from hint to critical)",
         "by the code and the severity",
         CODES,
-        takes=("component", "code", "severity", "endsWith"),
+        parameters=("component", "code", "severity", "endsWith"),
     ),
     "missing-part": Fault(
         "node",
         "the node lacks a part (parameters: part, e.g. npu5, npu5-die1, cpu3, dimm7, vpc)",
         "-",
         "the inventory in the next report",
-        takes=("part", "npu", "port"),
+        parameters=("part", "npu", "port"),
     ),
     "stage-failure": Fault(
         "node",
         "a stage of the node's work fails every time (parameters: stage, e.g. npu-self-test, why)",
         "-",
         "the stage and its reason in the next report",
-        takes=("stage", "why"),
+        parameters=("stage", "why"),
     ),
     "slow-node": Fault(
         "node",
         "the node's work takes longer (parameters: factor, default 2), and it raises code 110001010",
         "SubHealth",
         CODES,
-        takes=("factor", "severity"),
+        parameters=("factor", "severity"),
     ),
     "vpc-card-fault": Fault(
         "node",
@@ -142,7 +142,7 @@ CATALOGUE: dict[str, Fault] = {
         "the RDMA ports of both dies of an NPU are dark (parameters: npu 0-7); the dies raise code 81078603",
         "NotHandle; PreSeparate after 20 s",
         f"{PORTS}, {CODES} and the rule of duration",
-        takes=("npu",),
+        parameters=("npu",),
     ),
     "link-down": Fault(
         "node",
@@ -150,38 +150,42 @@ CATALOGUE: dict[str, Fault] = {
         "a bundle of cables, e.g. ub-p*-k0?)",
         "NotHandle; Separate for all uplinks of a plane",
         PORTS,
-        takes=("port",),
+        parameters=("port",),
     ),
     "link-degraded": Fault(
         "node",
         "a port carries a share of its rate (parameters: port, share between 0 and 1)",
         "NotHandle",
         PORTS,
-        takes=("port", "share"),
+        parameters=("port", "share"),
     ),
     "link-flapping": Fault(
         "node",
         "a port goes dark and comes back, over and over (parameters: port; periodS, default 20: half of it dark)",
         "NotHandle; an RDMA port 5 times a day: ManuallySeparate",
         f"{PORTS}; damped",
-        takes=("port", "periodS"),
+        parameters=("port", "periodS"),
     ),
     "cable-moved": Fault(
         "node",
         "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
         "-",
         "the neighbour at the port, in the next report",
-        takes=("port", "peer"),
+        parameters=("port", "peer"),
     ),
     "link-silent": Fault(
-        "node", "a port reports that it is up, but carries nothing (parameters: port)", "-", PROBES, takes=("port",)
+        "node",
+        "a port reports that it is up, but carries nothing (parameters: port)",
+        "-",
+        PROBES,
+        parameters=("port",),
     ),
     "link-slow": Fault(
         "node",
         "a port reports its full rate, but carries only a share of it (parameters: port, share)",
         "-",
         PROBES,
-        takes=("port", "share"),
+        parameters=("port", "share"),
     ),
     "switch-down": Fault(
         "switch",
@@ -200,35 +204,35 @@ CATALOGUE: dict[str, Fault] = {
         "a switch table is emptied behind the agent's back (parameters: slice; by default all slices)",
         "-",
         READBACK,
-        takes=("slice",),
+        parameters=("slice",),
     ),
     "tables-corrupted": Fault(
         "node",
         "a switch table sends everything the wrong way (parameters: slice; by default all slices)",
         "-",
         READBACK,
-        takes=("slice",),
+        parameters=("slice",),
     ),
     "messages-lost": Fault(
         "node",
         "reports of the node's agents are lost in transit (parameters: share, default 1)",
         "Separate (NodeLost) where all are lost",
         LEASES,
-        takes=("share",),
+        parameters=("share",),
     ),
     "messages-delayed": Fault(
         "node",
         "reports of the node's agents arrive late (parameters: delayS, default 20)",
         "-",
         "not detected if shorter than a lease; reports that arrive out of order are refused by sequence",
-        takes=("delayS",),
+        parameters=("delayS",),
     ),
     "messages-doubled": Fault(
         "node",
         "reports of the node's agents arrive twice (parameters: share, default 1)",
         "-",
         "not detected: the second is refused by its sequence",
-        takes=("share",),
+        parameters=("share",),
     ),
     "service-killed": Fault(
         "service",
@@ -253,14 +257,14 @@ CATALOGUE: dict[str, Fault] = {
         "a service's database delays writes (parameters: stallS, wall-clock seconds each time, default 2; SQLite)",
         "-",
         "slow requests",
-        takes=("stallS",),
+        parameters=("stallS",),
     ),
 }
 
 
 def check_parameters(kind: str, given: Iterable[str]) -> None:
     """Raises InvalidField for a parameter that the kind does not accept, instead of ignoring it."""
-    takes = CATALOGUE[kind].takes
+    takes = CATALOGUE[kind].parameters
     for name in given:
         if name not in takes:
             raise InvalidField(
@@ -269,9 +273,9 @@ def check_parameters(kind: str, given: Iterable[str]) -> None:
             )
 
 
-FAULT_KINDS: dict[str, str] = {kind: CATALOGUE[kind].means for kind in get_args(FaultKind)}
+FAULT_KINDS: dict[str, str] = {kind: CATALOGUE[kind].description for kind in get_args(FaultKind)}
 """Faults that can be put on the emulated nodes, and their effects."""
-PROCESS_KINDS: tuple[str, ...] = tuple(kind for kind, each in CATALOGUE.items() if each.of_processes)
+PROCESS_KINDS: tuple[str, ...] = tuple(kind for kind, each in CATALOGUE.items() if each.is_process_fault)
 """Faults of the processes of a stack that `matrixctl up` runs."""
 
 PORT_KINDS = ("link-down", "link-degraded", "link-flapping", "cable-moved", "link-silent", "link-slow")

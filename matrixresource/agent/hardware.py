@@ -59,12 +59,12 @@ class MessageFaults:
     them."""
 
     lost: float = 0.0
-    doubled: float = 0.0
+    duplicated: float = 0.0
     delay_s: float = 0.0
 
 
 @functools.lru_cache(maxsize=64)
-def _regular(supernode: str, spec: SupernodeSpec) -> Supernode:
+def _standard_supernode(supernode: str, spec: SupernodeSpec) -> Supernode:
     """The supernode of that name wired as the spec says, shared by all its nodes."""
     return Supernode(supernode, spec)
 
@@ -82,7 +82,7 @@ class EmulatedNode:
     """The severities of those codes whose component states one."""
     ports: dict[str, float] = field(default_factory=dict)
     """The share of its full rate that a port reports, for ports below 1.0."""
-    silent: dict[str, float] = field(default_factory=dict)
+    unreported_losses: dict[str, float] = field(default_factory=dict)
     """The share that a port actually carries, where that is less than it reports."""
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The forwarding state of the node's switches, by slice. The link agent writes it; it is lost with the power."""
@@ -106,15 +106,15 @@ class EmulatedNode:
 
     def __post_init__(self) -> None:
         self.inventory = self._read_inventory()
-        self.rack(self.racked or _regular(self.name.supernode, self.spec))
+        self.rack(self.racked or _standard_supernode(self.name.supernode, self.spec))
         self._corrupted_by: frozenset[str] = frozenset()
 
     def rack(self, supernode: Supernode) -> None:
         """Wire the node as that supernode's graph says. Ports without a cable have no neighbour and carry nothing."""
         self.supernode = self.racked = supernode
         self._links = supernode.own_links(self.name)
-        self._built: dict[str, str | None] = dict(as_built(self._links))
-        self.towards = supernode.rewired.get(self.name, {})
+        self._built_peers: dict[str, str | None] = dict(as_built(self._links))
+        self.port_destinations = supernode.rewired.get(self.name, {})
 
     @property
     def responsive(self) -> bool:
@@ -132,33 +132,44 @@ class EmulatedNode:
     @property
     def ports_with_cables(self) -> list[str]:
         """Ports with a cable, in the order of a regular node, which may have more."""
-        return [port for port in port_names(self.spec) if port in self._built]
+        return [port for port in port_names(self.spec) if port in self._built_peers]
 
     @property
     def peers(self) -> Mapping[str, str | None]:
         """The neighbour at each port; None for a dark port. Missing parts make no difference here."""
         if not self.ports and not self.moved:
-            return self._built
+            return self._built_peers
         dark = {port: None for port, share in self.ports.items() if share == 0}
-        return self._built | {port: peer for port, peer in (self.moved | dark).items() if port in self._built}
+        return self._built_peers | {
+            port: peer for port, peer in (self.moved | dark).items() if port in self._built_peers
+        }
 
-    def carries(self, port: str) -> float:
+    def port_share(self, port: str) -> float:
         """The share of its rate that a port actually carries; 0 without power or without a cable."""
-        if not self.powered or port not in self._built:
+        if not self.powered or port not in self._built_peers:
             return 0.0
-        return min(self.ports.get(port, 1.0), self.silent.get(port, 1.0))
+        return min(self.ports.get(port, 1.0), self.unreported_losses.get(port, 1.0))
 
-    def carries_towards(self, port: str) -> float:
+    def destination_share(self, port: str) -> float:
         """The same for all ports that lead where this one does on a regular machine."""
-        if not self.towards:
-            return self.carries(port)
-        own = [self.carries(port)] if self.towards.get(port, port) == port else []
-        return sum([*own, *(self.carries(other) for other, to in self.towards.items() if to == port and other != port)])
+        if not self.port_destinations:
+            return self.port_share(port)
+        shares = [self.port_share(port)] if self.port_destinations.get(port, port) == port else []
+        return sum(
+            [
+                *shares,
+                *(
+                    self.port_share(other)
+                    for other, destination in self.port_destinations.items()
+                    if destination == port and other != port
+                ),
+            ]
+        )
 
     @property
-    def sound(self) -> bool:
+    def ports_healthy(self) -> bool:
         """Whether every port carries its full rate."""
-        return self.powered and not self.ports and not self.silent
+        return self.powered and not self.ports and not self.unreported_losses
 
     def _read_inventory(self) -> NodeInventory:
         return build_inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=self.firmware)
@@ -180,10 +191,10 @@ class EmulatedNode:
         self.agents_run = not any(fault.kind in ("agent-hang", "vpc-card-fault") for fault in mine)
         slow = [float(each.parameters.get("factor", SLOW_FACTOR)) for each in mine if each.kind == "slow-node"]
         self.slowdown = max(slow, default=1.0)
-        self.messages = _messages([fault for fault in mine if fault.kind in MESSAGE_KINDS])
-        raised = [fault for fault in mine if fault.kind in RAISING]
+        self.messages = _message_faults([fault for fault in mine if fault.kind in MESSAGE_KINDS])
+        raised = [fault for fault in mine if fault.kind in CODE_RAISING_KINDS]
         self.severities = _severities(raised)
-        missing = frozenset(lacking(fault) for fault in mine if fault.kind == "missing-part")
+        missing = frozenset(missing_part(fault) for fault in mine if fault.kind == "missing-part")
         if missing != self.missing:
             self.missing = missing
             self.inventory = self._read_inventory()
@@ -195,10 +206,14 @@ class EmulatedNode:
             for each in mine
             if each.kind == "stage-failure"
         }
-        self.ports, self.silent = {}, {}
+        self.ports, self.unreported_losses = {}, {}
         for fault in faults:
             for port, share in self._impaired_by(fault).items():
-                current = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
+                current = (
+                    self.unreported_losses
+                    if fault.kind in ("link-silent", "link-slow", "switch-silent")
+                    else self.ports
+                )
                 current[port] = min(share, current.get(port, 1.0))
         self._corrupt_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
         self.codes = list(dict.fromkeys([*map(_code, raised), *self._port_codes()]))
@@ -206,18 +221,18 @@ class EmulatedNode:
     def _impaired_by(self, fault: InjectedFault) -> dict[str, float]:
         """The ports of this node that a fault reduces, and the share of their rate that is left."""
         if fault.kind in SWITCH_KINDS:
-            return dict.fromkeys(self._leading_to(fault.target), 0.0)
+            return dict.fromkeys(self._ports_to(fault.target), 0.0)
         if fault.target != self.name:
             return {}
         if fault.kind == "vpc-card-fault":
             return {"vpc": 0.0}
         if fault.kind == "rdma-nic-fault":
             npu = int(fault.parameters.get("npu", 0))
-            return dict.fromkeys(fnmatch.filter(self._built, f"rdma-npu{npu}-die*"), 0.0)
+            return dict.fromkeys(fnmatch.filter(self._built_peers, f"rdma-npu{npu}-die*"), 0.0)
         if fault.kind not in PORT_KINDS or fault.kind == "cable-moved":
             return {}
         whole = fault.kind in ("link-down", "link-silent", "link-flapping")
-        ports = fnmatch.filter(self._built, str(fault.parameters["port"]))
+        ports = fnmatch.filter(self._built_peers, str(fault.parameters["port"]))
         return dict.fromkeys(ports, 0.0 if whole else float(fault.parameters["share"]))
 
     def _port_codes(self) -> list[tuple[str, str]]:
@@ -232,7 +247,7 @@ class EmulatedNode:
                 codes.append((ROCE_DOWN, link.ends[0].removeprefix(f"{self.name}-")))
         return codes
 
-    def _leading_to(self, switch: str) -> list[str]:
+    def _ports_to(self, switch: str) -> list[str]:
         """The ports that end at a switch, or go through it on their way out of the node; a moved cable ends
         elsewhere."""
         built = [link.port for link in self._links if switch in link.ends and link.port not in self.moved]
@@ -253,11 +268,11 @@ class EmulatedNode:
         self._corrupted_by = frozenset(fault.name for fault in faults)
 
 
-RAISING = ("npu-fault", "hbm-fault", "component-fault", "slow-node")
+CODE_RAISING_KINDS = ("npu-fault", "hbm-fault", "component-fault", "slow-node")
 """Kinds of fault that make a component raise a code."""
 
 
-ENDED_BY = {
+REPAIR_BY_LEVEL = {
     "RestartRequest": "restart",
     "RestartBusiness": "restart",
     "FreeRestart": "reset-npu",
@@ -267,16 +282,16 @@ ENDED_BY = {
 call for separation are not ended by any."""
 
 
-def ends_with(fault: InjectedFault, repair: str) -> bool:
+def is_repaired_by(fault: InjectedFault, repair: str) -> bool:
     """Whether an in-place repair ends a fault: by its parameter `endsWith` (or `none`), else by the level of its code.
     A heavier repair ends everything that a lighter one does."""
-    if fault.kind not in RAISING or fault.kind == "slow-node":
+    if fault.kind not in CODE_RAISING_KINDS or fault.kind == "slow-node":
         return False
-    ended_by = fault.parameters.get("endsWith", ENDED_BY.get(level_of(_code(fault)[0]).name, "none"))
+    ended_by = fault.parameters.get("endsWith", REPAIR_BY_LEVEL.get(level_of(_code(fault)[0]).name, "none"))
     return ended_by in IN_PLACE and IN_PLACE.index(ended_by) <= IN_PLACE.index(repair)
 
 
-def _messages(faults: list[InjectedFault]) -> MessageFaults | None:
+def _message_faults(faults: list[InjectedFault]) -> MessageFaults | None:
     if not faults:
         return None
     shares = {
@@ -292,13 +307,13 @@ def _severities(faults: list[InjectedFault]) -> dict[tuple[str, str], str]:
     worst: dict[tuple[str, str], str | None] = {}
     for each in faults:
         code, severity = _code(each), each.parameters.get("severity")
-        if code not in worst or _RANKS[severity] > _RANKS[worst[code]]:
+        if code not in worst or _SEVERITY_RANKS[severity] > _SEVERITY_RANKS[worst[code]]:
             worst[code] = severity
     return {code: severity for code, severity in worst.items() if severity is not None}
 
 
-_RANKS: dict[str | None, float] = {severity: rank for rank, severity in enumerate(SEVERITIES)}
-_RANKS[None] = _RANKS["major"] - 0.5
+_SEVERITY_RANKS: dict[str | None, float] = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+_SEVERITY_RANKS[None] = _SEVERITY_RANKS["major"] - 0.5
 
 
 def _code(fault: InjectedFault) -> tuple[str, str]:
@@ -314,7 +329,7 @@ def _code(fault: InjectedFault) -> tuple[str, str]:
     return code, str(fault.parameters.get("component", "node"))
 
 
-def lacking(fault: InjectedFault) -> str:
+def missing_part(fault: InjectedFault) -> str:
     """The part that a `missing-part` fault removes; it may also be given by a port's name or an NPU's number."""
     given = fault.parameters
     if "part" in given or "port" in given:

@@ -41,10 +41,10 @@ class Part:
         """What it is, or is about to become: pending work counts as begun."""
         if self.desired is None or self.assigned_dies - self.desired_dies:
             return "Releasing"
-        return "Active" if self.prepared is not None and _same(self.prepared, self.desired) else "Preparing"
+        return "Active" if self.prepared is not None and _satisfies(self.prepared, self.desired) else "Preparing"
 
 
-def _same(prepared: DesiredPartition, spec: DesiredPartition) -> bool:
+def _satisfies(prepared: DesiredPartition, spec: DesiredPartition) -> bool:
     """Whether what was prepared satisfies the spec. A change of rank needs no work."""
     return prepared.model_copy(update={"rank": spec.rank}) == spec
 
@@ -70,7 +70,7 @@ class Partitions:
         self._enrolled = enrolled
         self._present = present
         self._parts: dict[str, Part] = {}
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     def ensure(self, requests: Iterable[DesiredPartition]) -> None:
         """Set the requested parts; all others are to be wiped."""
@@ -83,26 +83,26 @@ class Partitions:
 
     def wake(self) -> None:
         """Check again what is due."""
-        self._news.set()
+        self._wakeup.set()
 
     def reports(self) -> list[PartReport]:
         return [
             PartReport(allocation=allocation, status="Failed" if why else part.status, message=why)
             for allocation, part in sorted(self._parts.items())
-            for why in [self._obstacle(allocation, part)]
+            for why in [self._blocking_reason(allocation, part)]
         ]
 
-    def _obstacle(self, allocation: str, part: Part) -> str:
+    def _blocking_reason(self, allocation: str, part: Part) -> str:
         """Why the spec cannot be fulfilled; empty if it can."""
         if part.desired is None or part.assigned_dies - part.desired_dies:
             return ""
         missing = part.desired_dies - self._present()
         if missing:
             return f"the node has no die {', '.join(map(str, sorted(missing)))}"
-        for other, rival in self._parts.items():
-            both = part.desired_dies & rival.desired_dies
-            if other != allocation and both:
-                return f"die {', '.join(map(str, sorted(both)))} is also requested for {other}"
+        for other, other_part in self._parts.items():
+            shared = part.desired_dies & other_part.desired_dies
+            if other != allocation and shared:
+                return f"die {', '.join(map(str, sorted(shared)))} is also requested for {other}"
         return ""
 
     # -- work ----------------------------------------------------------------------------------------------------
@@ -112,20 +112,22 @@ class Partitions:
         busy: set[str] = set()  # per run: work of a run that is ending must not block the next run
         async with asyncio.TaskGroup() as group:
             while True:
-                self._news.clear()
+                self._wakeup.clear()
                 for allocation, part in self._parts.items() if self._enrolled() else ():
-                    if allocation not in busy and self._may_begin(allocation, part):
+                    if allocation not in busy and self._can_begin(allocation, part):
                         busy.add(allocation)
                         group.create_task(self._work(self._begin(allocation, part), allocation, busy))
-                await self._news.wait()
+                await self._wakeup.wait()
 
-    def _may_begin(self, allocation: str, part: Part) -> bool:
+    def _can_begin(self, allocation: str, part: Part) -> bool:
         if part.status == "Releasing":
             return True
-        if part.status == "Active" or self._obstacle(allocation, part):
+        if part.status == "Active" or self._blocking_reason(allocation, part):
             return False
         return not any(
-            rival.assigned_dies & part.desired_dies for other, rival in self._parts.items() if other != allocation
+            other_part.assigned_dies & part.desired_dies
+            for other, other_part in self._parts.items()
+            if other != allocation
         )
 
     def _begin(self, allocation: str, part: Part) -> Callable[[], Awaitable[None]]:
@@ -145,18 +147,18 @@ class Partitions:
     async def _prepare(self, part: Part, spec: DesiredPartition) -> None:
         for stage in self._stages["prepare-part"]:
             await self._clock.sleep(stage.takes_s(self._random))
-            if part.desired is None or not _same(spec, part.desired):
+            if part.desired is None or not _satisfies(spec, part.desired):
                 break
         else:
             part.prepared = spec
 
     async def _release(self, allocation: str, part: Part) -> None:
-        everything, surplus = part.desired is None, part.assigned_dies - part.desired_dies
+        is_whole, surplus = part.desired is None, part.assigned_dies - part.desired_dies
         part.prepared = None
         for stage in self._stages["release-part"]:
             await self._clock.sleep(stage.takes_s(self._random))
         part.assigned_dies -= surplus
-        if everything and part.desired is None and self._parts.get(allocation) is part:
+        if is_whole and part.desired is None and self._parts.get(allocation) is part:
             del self._parts[allocation]
 
     def power_lost(self) -> None:
@@ -180,10 +182,14 @@ class Partitions:
     def restore(self, memory: dict[str, Any]) -> None:
         """Start again with these parts; interrupted work restarts."""
         self._parts = {
-            allocation: Part(_read(kept["desired"]), frozenset(kept["assigned_dies"]), _read(kept["prepared"]))
-            for allocation, kept in memory.items()
+            allocation: Part(
+                _parse_partition(stored["desired"]),
+                frozenset(stored["assigned_dies"]),
+                _parse_partition(stored["prepared"]),
+            )
+            for allocation, stored in memory.items()
         }
 
 
-def _read(desired: dict[str, Any] | None) -> DesiredPartition | None:
+def _parse_partition(desired: dict[str, Any] | None) -> DesiredPartition | None:
     return DesiredPartition.from_stored(desired) if desired is not None else None

@@ -38,7 +38,7 @@ def node_numbers(built: Mapping[str, Supernode], shape: ClusterShape) -> dict[st
     """The number of every drawn node in the shape."""
     found = {}
     for order, (name, supernode) in enumerate(built.items()):
-        first = order * shape.of_supernode
+        first = order * shape.nodes_per_supernode
         for node, (cabinet, place) in supernode.topology.nodes.items():
             found[f"{name}-{node}"] = first + cabinet * shape.nodes + place
     return found

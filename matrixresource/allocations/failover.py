@@ -15,7 +15,7 @@ from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.promotion import fit_spares, in_use
 from matrixresource.allocations.refusals import refusal
-from matrixresource.scheduler.model.placement_arithmetic import copied, masks_of, normalise, subtract
+from matrixresource.scheduler.model.placement_arithmetic import copy_placement, masks_of, normalise, subtract
 from matrixresource.scheduler.model.request import Placement
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.store import ResourceStore
@@ -76,7 +76,8 @@ class Failover:
         eligible = list(fit_spares(self._ledger, request, nodes, members))
         # The ledger looks for a free node in the lost node's supernode before it takes a spare in another supernode.
         if any(
-            number // ledger.shape.of_supernode != numbers[lost.name] // ledger.shape.of_supernode for number in members
+            number // ledger.shape.nodes_per_supernode != numbers[lost.name] // ledger.shape.nodes_per_supernode
+            for number in members
         ):
             eligible = [node for node in eligible if node.supernode == lost.supernode]
         if not eligible:
@@ -119,7 +120,7 @@ class Failover:
         try:
             yield
         finally:
-            whole = copied(current.place)
+            whole = copy_placement(current.place)
             whole.whole += successors.whole
             current.place = normalise(ledger.index, whole)
 

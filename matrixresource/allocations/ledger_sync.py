@@ -114,10 +114,10 @@ class LedgerSync:
         """Whom to preempt for a new allocation, or for an existing one that keeps nodes `keep`."""
         find = partial(preemption.victims, request=request, now=now)
         if name in self.ledger.allocations:
-            find = partial(preemption.victims_of_growth, name=name, request=request, keep=keep, now=now)
+            find = partial(preemption.growth_victims, name=name, request=request, keep=keep, now=now)
 
         def is_current(found: list[str] | None) -> bool:
-            return not found or preemption.suffice(self.ledger, found, request, name, keep)
+            return not found or preemption.are_sufficient(self.ledger, found, request, name, keep)
 
         return search("victims", find, self.ledger, is_current)
 
@@ -258,7 +258,7 @@ class LedgerSync:
                 self.ledger.allocations[name] = HeldAllocation(request, place, before.since)
                 continue
             # Taken without a check of eligibility: it keeps nodes that are closed to new work, too.
-            self.ledger.take(name, place, request.lease_end)
+            self.ledger.add_usage(name, place, request.lease_end)
             self.ledger.allocations[name] = HeldAllocation(request, place, row.created_at or 0.0)
 
     def _placements(self, session: Session, name: str) -> dict[str, Placement]:
@@ -282,7 +282,7 @@ class LedgerSync:
         request = self.placement_request(row.spec())
         request.lease_end = row.ends_at
         reservation = Reservation(request, row.starts_at, row.ends_at, place, holds=allocation is not None)
-        ledger_reserving.restore(self.ledger, row.name, reservation)
+        ledger_reserving.add_reservation(self.ledger, row.name, reservation)
 
     def _placement_of(self, nodes: Iterable[NodeRow], parts: Iterable[PartitionRow]) -> Placement:
         width = self.ledger.shape.nodes
@@ -314,7 +314,7 @@ class LedgerSync:
             unusable = unusable_dies(row)
             if not self._npus_have_dies:  # an NPU that is one die is unusable with it
                 unusable |= (unusable & EVEN) << 1 | unusable >> 1 & EVEN
-            self.ledger.index.block(number, unusable | self.ledger.shape.dies & ~present)
+            self.ledger.index.set_faulty_dies(number, unusable | self.ledger.shape.dies & ~present)
             self.ledger.set_up(number, row.open)
 
     def _apply_changes(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:

@@ -69,7 +69,7 @@ class Migrations:
         if place is None:
             self._ledger.invalidate()
             own = self._ledger.ledger.allocations[allocation.name].place
-            self._ledger.ledger.give(allocation.name, own)  # for the refusal, what it holds counts as free
+            self._ledger.ledger.remove_usage(allocation.name, own)  # for the refusal, what it holds counts as free
             raise refusal(self._store.nodes(session), self._ledger, allocation_request)
         ranks = assign_ranks(self._ledger.nodes(place), current, allocation_request.nodes)
         for name, node in current.items():

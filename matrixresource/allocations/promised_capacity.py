@@ -8,7 +8,7 @@ from math import inf
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.scheduler.changes.advance_reservation import place_between, without_promises
+from matrixresource.scheduler.changes.advance_reservation import ignoring_reservations, place_between
 from matrixresource.scheduler.model.request import PlacementRequest
 
 RESERVATIONS_SHOWN = 3
@@ -16,7 +16,7 @@ RESERVATIONS_SHOWN = 3
 
 def promised_nodes(ledger: LedgerSync, request: PlacementRequest, start: float = -inf) -> set[NodeName]:
     """The nodes of which anything is promised to a reservation between `start` and the end of the request."""
-    promised = ledger.ledger.promises.between(start, request.lease_end)
+    promised = ledger.ledger.reserved_capacity.between(start, request.lease_end)
     return {ledger.name(number) for number in promised.nodes(ledger.ledger.index)}
 
 
@@ -31,7 +31,7 @@ def conflicting_reservations(ledger: LedgerSync, request: PlacementRequest, star
     )
     if not conflicts:
         return ""
-    with without_promises(state):
+    with ignoring_reservations(state):
         if place_between(state, request, start) is None:
             return ""
     named = [f"{name} ({timestamp(begin)} to {timestamp(end)})" for begin, end, name in conflicts[:RESERVATIONS_SHOWN]]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.nodes import RECOVERY
 from matrixresource.nodes.states import AVAILABLE
-from matrixresource.scheduler.changes.repair import keeps_rules
+from matrixresource.scheduler.changes.repair import satisfies_constraints
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.tables import NodeRow
@@ -23,7 +23,7 @@ def fit_spares(
     """The working spares that the request's constraints allow to join these members."""
     for node in nodes:
         works = node.role == "spare" and in_use(node) and node.health != "Unhealthy"
-        if works and keeps_rules(ledger.ledger, request, members, ledger.numbers[node.name]):
+        if works and satisfies_constraints(ledger.ledger, request, members, ledger.numbers[node.name]):
             yield node
 
 

@@ -13,10 +13,10 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import counted
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.promised_capacity import conflicting_reservations, promised_nodes
-from matrixresource.contract.nodes import MAINTENANCE_OF
-from matrixresource.scheduler.changes.advance_reservation import leaving
+from matrixresource.contract.nodes import MAINTENANCE_PREFIX
+from matrixresource.scheduler.changes.advance_reservation import departures
 from matrixresource.scheduler.model.request import PlacementRequest
-from matrixresource.scheduler.placement.named_memory import memory_short
+from matrixresource.scheduler.placement.named_memory import memory_shortages
 from matrixresource.store.tables import NodeRow
 
 DOMAINS_SHOWN = 64
@@ -55,8 +55,8 @@ def blocking_constraint(ledger: LedgerSync, request: PlacementRequest, reserved_
     without which it would fit."""
     found = exceeded_domain(ledger, request) or conflicting_reservations(ledger, request, reserved_from)
     if not found:
-        with leaving(ledger.ledger) as gone:
-            gone.by(reserved_from)
+        with departures(ledger.ledger) as gone:
+            gone.advance_to(reserved_from)
             found = violated_constraint(ledger, request)
     return found
 
@@ -75,7 +75,7 @@ def exceeded_domain(ledger: LedgerSync, request: PlacementRequest) -> str:
 
 def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:
     current = ledger.ledger.allocations.get(name)
-    short = memory_short(ledger.ledger.index, request, None if current is None else current.place)
+    short = memory_shortages(ledger.ledger.index, request, None if current is None else current.place)
     if not short:
         return InsufficientCapacity("memory of these nodes is promised to a reservation", field="memoryGibByNode")
     blocking = [
@@ -95,10 +95,10 @@ def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) ->
 def describe_obstacle(node: NodeRow) -> str | None:
     """What blocks a node, as shown to whoever requests nodes: for a node under maintenance, which maintenance."""
     why = node.obstacle()
-    owners = [owner for owner in node.cordoned_by or () if owner.startswith(MAINTENANCE_OF)]
+    owners = [owner for owner in node.cordoned_by or () if owner.startswith(MAINTENANCE_PREFIX)]
     if why in (None, "Held", "PartlyHeld") or not owners:
         return why
-    return f"maintenance {owners[0].removeprefix(MAINTENANCE_OF)}"
+    return f"maintenance {owners[0].removeprefix(MAINTENANCE_PREFIX)}"
 
 
 def _maintenance_note(rows: Iterable[NodeRow]) -> str:
@@ -150,7 +150,7 @@ def violated_constraint(ledger_sync: LedgerSync, request: PlacementRequest) -> s
         free = sum(n for n, up in zip(index.mem, index.up, strict=True) if up)
         return f"{free} GiB are free"
     if request.npus_per_node == ledger.shape.npus:
-        return f"no supernode has more than {counted(index.most_left(), 'free node')}"
+        return f"no supernode has more than {counted(index.most_whole_nodes(), 'free node')}"
     nodes_with_room = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if request.nodes > 1:
@@ -194,7 +194,7 @@ def _describe_cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
 
 def _describe_spread(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.spread is not None
-    free = sum(ledger.ledger.index.left)
+    free = sum(ledger.ledger.index.whole_counts)
     return (
         f"they cannot be spread with at most {request.spread.most} per {request.spread.over} ({free} nodes are free); "
         "make the placement preferred"
@@ -215,7 +215,7 @@ def _describe_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> st
 
 def _describe_supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
     if request.npus_per_node == ledger.ledger.shape.npus:
-        return f"no supernode has more than {counted(ledger.ledger.index.most_left(), 'free node')}"
+        return f"no supernode has more than {counted(ledger.ledger.index.most_whole_nodes(), 'free node')}"
     return "no single supernode has room for all of them"
 
 

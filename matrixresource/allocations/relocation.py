@@ -14,7 +14,7 @@ from matrixcommon.persistence.database_session import find
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.contract.defragmentations import RelocateRequest
-from matrixresource.scheduler.changes.repair import keeps_rules
+from matrixresource.scheduler.changes.repair import satisfies_constraints
 from matrixresource.scheduler.placement.reserved_capacity import is_promised
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import DefragmentationRow
@@ -63,7 +63,7 @@ class Relocations:
         obstacle = target.obstacle_to_npus(target.name in self._store.nodes_with_parts(session))
         if request.defragmentation is not None:
             row = find(session, DefragmentationRow, request.defragmentation)
-            step = row.step() if row.state == "Running" else None
+            step = row.current_step() if row.state == "Running" else None
             wanted = (allocation.name, request.node, request.to)
             if step is None or step.state != "Moving" or (step.allocation, step.source, step.to) != wanted:
                 raise Conflict(f"this is not the current move of defragmentation {row.name!r}")
@@ -75,5 +75,7 @@ class Relocations:
             raise Conflict(f"{request.to} is promised to a reservation", field="to")
         if request.defragmentation is None:
             others = {numbers[n.name] for n in held.values() if n.role == "member" and n.name != request.node}
-            if not keeps_rules(ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]):
+            if not satisfies_constraints(
+                ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]
+            ):
                 raise Conflict(f"{request.to} would violate the placement of {allocation.name}", field="to")

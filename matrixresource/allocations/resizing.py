@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.promotion import warm_spares
-from matrixresource.contract.allocations import GROWN
+from matrixresource.contract.allocations import GROWN_CONDITION
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.store import ResourceStore
@@ -77,4 +77,4 @@ class Resizing:
         if new:
             promoted = sum(before.get(name) == "spare" for name in new)
             message = f"{promoted} of {len(new)} new members were spares"
-            allocation.set_condition(GROWN, True, "FromSpares" if promoted else "FromFreeNodes", message, now)
+            allocation.set_condition(GROWN_CONDITION, True, "FromSpares" if promoted else "FromFreeNodes", message, now)

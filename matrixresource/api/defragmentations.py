@@ -9,13 +9,13 @@ from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.workflows.operations import Operations
 from matrixresource.api.access import DEFRAGMENTATIONS, OPERATIONS, WORKFLOW_DRAINS
 from matrixresource.defragmentation.service import DefragmentationService
-from matrixresource.defragmentation.workflows import RoomContext
+from matrixresource.defragmentation.workflows import DefragmentationContext
 from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
 
 
 def defragmentation_routes(
-    store: ResourceStore, plans: DefragmentationService, operations: Operations[RoomContext, OperationRow]
+    store: ResourceStore, plans: DefragmentationService, operations: Operations[DefragmentationContext, OperationRow]
 ) -> APIRouter:
     """Plans, and the operations that carry them out."""
     carry_on = operations.look_again
@@ -28,6 +28,6 @@ def defragmentation_routes(
     kind.change("POST :cancel", status_code=202, after=carry_on, summary="Stop after the current move")(plans.cancel)
     kind.change("DELETE", name="delete_defragmentation")(plans.delete)
     summary = "For MatrixCompute: report that the current move cannot be carried out"
-    kind.change("POST :refuse", name="refuse", after=carry_on, summary=summary)(plans.refused)
+    kind.change("POST :refuse", name="refuse", after=carry_on, summary=summary)(plans.handle_refusal)
     operation_routes(api, OPERATIONS, WORKFLOW_DRAINS, operations)
     return api.router

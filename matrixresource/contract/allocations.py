@@ -22,7 +22,7 @@ from matrixresource.contract.requested_capacity import (
 
 REPLACEMENT_LABEL, RESERVATION_LABEL = "cloudmatrix.io/last-replacement", "cloudmatrix.io/reservation"
 """Labels that MatrixResource itself sets on allocations; a request replaces all others."""
-GROWN = "Grown"
+GROWN_CONDITION = "Grown"
 """The condition of an allocation that grew in place. Its message is how many of the new members had been spares, its
 observedGeneration the growth it is about."""
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
@@ -32,7 +32,7 @@ CACHING_ON_LABEL = "cloudmatrix.io/caching-on"
 it."""
 
 
-def of_former(memory: AllocationView, created_at: str) -> bool:
+def belongs_to_earlier_instance(memory: AllocationView, created_at: str) -> bool:
     """Whether cache memory predates the instance it is labelled with, or the allocation of that instance's nodes, and
     so belongs to an earlier instance of the same name."""
     return memory.created_at < created_at
@@ -63,11 +63,13 @@ class AllocationRequest(CapacityRequest):
         """The spec alone, without labels, excluded nodes and the topology version it was planned on."""
         return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
 
-    def as_asked(self, project: str) -> dict[str, Any]:
+    def request_for(self, project: str) -> dict[str, Any]:
         """The spec as a member of that project would request it again: defaults omitted, the project's own names
         unqualified."""
         affinities = {"affinity": self.affinity, "anti_affinity": self.anti_affinity}
-        shown: dict[str, Any] = {name: each.shown_to(project) for name, each in affinities.items() if each is not None}
+        shown: dict[str, Any] = {
+            name: each.unqualified_for(project) for name, each in affinities.items() if each is not None
+        }
         if self.reservation is not None:
             shown["reservation"] = reference(self.reservation, project)
         own = {"project", "labels", "exclude_nodes", "topology_version"}
@@ -195,5 +197,9 @@ class AllocationView(ResourceView):
     @property
     def growth(self) -> str:
         """How many of the members added by the last change had been spares, as text; empty if it added none."""
-        found = (each for each in self.conditions if each.type == GROWN and each.observed_generation == self.generation)
+        found = (
+            each
+            for each in self.conditions
+            if each.type == GROWN_CONDITION and each.observed_generation == self.generation
+        )
         return next((each.message for each in found), "")

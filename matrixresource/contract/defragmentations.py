@@ -48,7 +48,7 @@ class DefragmentationRequest(ApiModel):
     )
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> DefragmentationRequest:
+    def _check_exactly_one(self) -> DefragmentationRequest:
         if (self.nodes is None) == (self.request is None):
             raise ValueError("give either nodes (the size of a block) or a request, not both")
         return self

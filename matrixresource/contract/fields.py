@@ -13,11 +13,11 @@ PortName = Annotated[str, Field(max_length=40)]
 PartName = Annotated[str, Field(max_length=80)]
 
 
-def _as_written(count: float) -> int | float:
+def _without_zero_fraction(count: float) -> int | float:
     return int(count) if count == int(count) else count
 
 
-NpuCount = Annotated[float, PlainSerializer(_as_written, return_type=int | float)]
+NpuCount = Annotated[float, PlainSerializer(_without_zero_fraction, return_type=int | float)]
 """NPUs, a single die counting as a half: 8, 0.5."""
 
 DieNumber = Annotated[int, Field(ge=0, le=15)]

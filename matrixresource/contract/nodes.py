@@ -23,14 +23,14 @@ NodeTask = Literal["verify", "inspect", "clean", "update", InPlaceRepair]
 FIRMWARE_VERSION = r"^[\w.+-]+$"
 """The pattern of a node's firmware version."""
 
-KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
+OUT_OF_SERVICE_STATES = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
 """States in which a node accepts no new work, whatever its agent reports."""
 
 ADMIN, KUBERNETES, MAINTENANCE, RECOVERY = "admin", "kubernetes", "maintenance", "recovery"
 """Owners of cordons: a caller that names no owner; the mirror of an unschedulable Kubernetes Node; a closed domain; and
 MatrixCompute's recovery, whose cordon is lifted only by a health check."""
 
-MAINTENANCE_OF = "maintenance-"
+MAINTENANCE_PREFIX = "maintenance-"
 """The prefix of cordon owners that are MatrixCompute maintenances; the maintenance's name follows."""
 
 
@@ -72,7 +72,7 @@ class CordonRequest(ApiModel):
 
     @field_validator("nodes")
     @classmethod
-    def _some(cls, nodes: list[NodeName], given: ValidationInfo) -> list[NodeName]:
+    def _check_not_empty(cls, nodes: list[NodeName], given: ValidationInfo) -> list[NodeName]:
         if not nodes and not given.data.get("cabinets"):
             raise PydanticCustomError("missing", "name at least one node or cabinet")
         return nodes

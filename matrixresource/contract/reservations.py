@@ -61,7 +61,7 @@ class ReservationRequest(CapacityRequest):
 
     @field_validator("starts_at")
     @classmethod
-    def _moment(cls, text: str) -> str:
+    def _check_timestamp(cls, text: str) -> str:
         return checked_moment(text)
 
     @property

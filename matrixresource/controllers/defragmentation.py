@@ -14,7 +14,7 @@ def _proposed_plans(session: Session) -> list[DefragmentationRow]:
     return in_state(session, "Proposed")
 
 
-class ProposedPlans:
+class ProposedPlanReconciler:
     """`reconcile` runs periodically."""
 
     def __init__(self, store: ResourceStore, clock: Clock) -> None:
@@ -28,7 +28,7 @@ class ProposedPlans:
         ended = 0
         with self._store.transaction() as session:
             for row in _proposed_plans(session):
-                if (why := self._plans.outdated(session, row)) is not None:
+                if (why := self._plans.stale_reason(session, row)) is not None:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
                     ended += 1
         return f"{ended} plans are stale"

@@ -35,14 +35,14 @@ class RoomPlan:
 def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, request: PlacementRequest) -> RoomPlan | None:
     """The plan that makes room for a spec by moving the fewest NPUs; None if none was found. Nodes that are being
     cleaned, or kept by a defragmentation, count as free."""
-    movers = _movers(session, store)
+    owners = _migration_owners(session, store)
     rows = {row.name: row for row in store.nodes(session)}
-    with ledger.invalidated_on_error(), _reopened(ledger, list(rows.values())):
+    with ledger.invalidated_on_error(), _nodes_reopened(ledger, list(rows.values())):
         place = ledger.ledger.choose(request)
         if place is not None:
-            return RoomPlan(_named(ledger, place), [], None)
-        find = partial(plan_defragmentation, request=request, movable=frozenset(movers).__contains__)
-        plan = search("room", find, ledger.ledger, partial(_holds, ledger))
+            return RoomPlan(_node_names(ledger, place), [], None)
+        find = partial(plan_defragmentation, request=request, movable=frozenset(owners).__contains__)
+        plan = search("room", find, ledger.ledger, partial(_is_current, ledger))
     if plan is None:
         return None
     moves = [
@@ -53,15 +53,15 @@ def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, reques
                 "from": ledger.name(step.source),
                 "to": ledger.name(step.target),
                 "npus": step.npus,
-                "by": movers[step.name],
+                "by": owners[step.name],
             }
         )
         for step in plan.steps
     ]
-    return RoomPlan(_named(ledger, plan.place), moves, plan)
+    return RoomPlan(_node_names(ledger, plan.place), moves, plan)
 
 
-def _holds(ledger: LedgerSync, plan: DefragmentationPlan | None) -> bool:
+def _is_current(ledger: LedgerSync, plan: DefragmentationPlan | None) -> bool:
     """Whether everybody is still where the plan moves them from, and all that it needs is free or their own."""
     if plan is None:
         return True
@@ -70,17 +70,17 @@ def _holds(ledger: LedgerSync, plan: DefragmentationPlan | None) -> bool:
         allocation = state.allocations.get(step.name)
         if allocation is None or ledger.name(step.source) not in ledger.nodes(allocation.place):
             return False
-    left = {ledger.name(step.source) for step in plan.steps}
-    needed = {*(ledger.name(step.target) for step in plan.steps), *_named(ledger, plan.place)} - left
+    sources = {ledger.name(step.source) for step in plan.steps}
+    needed = {*(ledger.name(step.target) for step in plan.steps), *_node_names(ledger, plan.place)} - sources
     places = [divmod(ledger.numbers[node], state.shape.nodes) for node in needed]
     return all(state.index.whole[cabinet] >> offset & 1 for cabinet, offset in places)
 
 
-def _named(ledger: LedgerSync, place: Placement) -> list[NodeName]:
+def _node_names(ledger: LedgerSync, place: Placement) -> list[NodeName]:
     return [*ledger.nodes(place), *ledger.spares(place), *ledger.parts(place)]
 
 
-def _movers(session: Session, store: ResourceStore) -> dict[str, Mover]:
+def _migration_owners(session: Session, store: ResourceStore) -> dict[str, Mover]:
     parts: dict[str, list[PartitionRow]] = defaultdict(list)
     for part in store.parts(session):
         parts[part.allocation].append(part)
@@ -89,24 +89,24 @@ def _movers(session: Session, store: ResourceStore) -> dict[str, Mover]:
 
 
 @contextmanager
-def _reopened(ledger: LedgerSync, rows: Sequence[NodeRow]) -> Iterator[None]:
+def _nodes_reopened(ledger: LedgerSync, rows: Sequence[NodeRow]) -> Iterator[None]:
     index = ledger.ledger.index
     numbers = [ledger.numbers[row.name] for row in rows if row.name in ledger.numbers and row.fault() is None]
-    shut = [number for number in numbers if not index.up[number]]
-    for number in shut:
+    closed = [number for number in numbers if not index.up[number]]
+    for number in closed:
         ledger.ledger.set_up(number, True)
     try:
         yield
     finally:
-        for number in shut:
+        for number in closed:
             ledger.ledger.set_up(number, False)
 
 
 def has_moved(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
     """Whether a member is on the node that its move leads to."""
     before, after = nodes.get(step.source), nodes.get(step.to)
-    there = after is not None and (after.holder, after.role, after.rank) == (step.allocation, "member", step.rank)
-    return there and (before is None or (before.holder, before.rank) != (step.allocation, step.rank))
+    has_member = after is not None and (after.holder, after.role, after.rank) == (step.allocation, "member", step.rank)
+    return has_member and (before is None or (before.holder, before.rank) != (step.allocation, step.rank))
 
 
 def move_started(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
@@ -115,7 +115,9 @@ def move_started(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
     return after is not None and (after.holder, after.role) == (step.allocation, "successor")
 
 
-def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow], parted: Collection[str]) -> str | None:
+def blocking_reason(
+    row: DefragmentationRow, nodes: dict[str, NodeRow], nodes_with_parts: Collection[str]
+) -> str | None:
     """Why the remaining moves no longer make the room; None if they do. Nodes being cleaned count as free. `parted`:
     nodes of whose NPUs some are held in parts, which do not move; memory held for caches is not in the way."""
     holders = {name: node.holder for name, node in nodes.items()}
@@ -125,7 +127,9 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow], parted: 
         member, target = nodes.get(step.source), nodes.get(step.to)
         if member is None or (holders[step.source], member.rank) != (step.allocation, step.rank):
             return f"{step.allocation} is no longer placed on {step.source}"
-        fault = "gone" if target is None else target.fault() or ("SharedByParts" if step.to in parted else None)
+        fault = (
+            "gone" if target is None else target.fault() or ("SharedByParts" if step.to in nodes_with_parts else None)
+        )
         if fault is not None:
             return f"{step.to} is not available: {fault}"
         if holders[step.to] is not None and not move_started(step, nodes):
@@ -133,7 +137,7 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow], parted: 
         holders[step.to], holders[step.source] = step.allocation, None
     for name in row.room:
         node = nodes.get(name)
-        fault = "gone" if node is None else node.fault() or ("SharedByParts" if name in parted else None)
+        fault = "gone" if node is None else node.fault() or ("SharedByParts" if name in nodes_with_parts else None)
         if fault is not None:
             return f"{name}, which is part of the room, is {fault}"
         if holders[name] is not None:

@@ -7,7 +7,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixresource.defragmentation.plan import blocking_reason
 from matrixresource.store.allocation_tables import AllocationRow
-from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow
+from matrixresource.store.defragmentations import IN_PROGRESS, DefragmentationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import current_version
@@ -26,7 +26,7 @@ class PlanLifecycle:
         names = {*row.room, *(step.source for step in steps), *(step.to for step in steps)}
         return {node.name: node for node in self._store.nodes(session, sorted(names))}
 
-    def outdated(self, session: Session, row: DefragmentationRow) -> str | None:
+    def stale_reason(self, session: Session, row: DefragmentationRow) -> str | None:
         """Why a proposed plan is outdated; None if it is not."""
         if (version := current_version(session)) != row.topology_version:
             return f"the topology is now {version!r}, but the plan was made on {row.topology_version!r}"
@@ -35,12 +35,14 @@ class PlanLifecycle:
             return f"{missing[0].allocation} is gone"
         return blocking_reason(row, self.nodes(session, row), self._store.nodes_with_parts(session))
 
-    def keep(self, session: Session, row: DefragmentationRow) -> None:
+    def sync_reserved_nodes(self, session: Session, row: DefragmentationRow) -> None:
         """Keep new work off the nodes that the plan needs."""
-        wanted = {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in UNDER_WAY else set[str]()
+        needed = (
+            {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in IN_PROGRESS else set[str]()
+        )
         for node in self._store.nodes(session):
-            if node.name in wanted or node.reserved_for_plan == row.name:
-                node.reserved_for_plan = row.name if node.name in wanted else None
+            if node.name in needed or node.reserved_for_plan == row.name:
+                node.reserved_for_plan = row.name if node.name in needed else None
 
     def end(self, session: Session, row: DefragmentationRow, state: str, reason: str, message: str) -> None:
         """End the plan and release the nodes it kept."""
@@ -49,14 +51,14 @@ class PlanLifecycle:
         steps = row.steps()
         for step in steps:
             step.state = "Moved" if step.state == "Moved" else "Waiting"
-        row.write(steps)
-        self.keep(session, row)
-        self.say(row, False, reason, message)
+        row.set_steps(steps)
+        self.sync_reserved_nodes(session, row)
+        self.record_progress(row, False, reason, message)
 
-    def say(self, row: DefragmentationRow, progressing: bool, reason: str, message: str) -> None:
-        self.note(row, message)
+    def record_progress(self, row: DefragmentationRow, progressing: bool, reason: str, message: str) -> None:
+        self.set_message(row, message)
         row.set_condition("Progressing", progressing, reason, message, self._clock.now())
 
-    def note(self, row: DefragmentationRow, message: str) -> None:
+    def set_message(self, row: DefragmentationRow, message: str) -> None:
         if row.message != message:
             row.message = message

@@ -24,9 +24,9 @@ from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
-from matrixresource.defragmentation.workflows import DEFRAGMENTATION, RoomContext
+from matrixresource.defragmentation.workflows import DEFRAGMENTATION, DefragmentationContext
 from matrixresource.scheduler.placement.reserved_capacity import is_promised
-from matrixresource.store.defragmentations import UNDER_WAY, DefragmentationRow, in_state
+from matrixresource.store.defragmentations import IN_PROGRESS, DefragmentationRow, in_state
 from matrixresource.store.operations import OperationRow
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import checked_version
@@ -40,7 +40,7 @@ class DefragmentationService:
         store: ResourceStore,
         ledger: LedgerSync,
         clock: Clock,
-        runner: WorkflowRunner[RoomContext, OperationRow],
+        runner: WorkflowRunner[DefragmentationContext, OperationRow],
     ) -> None:
         self._store = store
         self._runner = runner
@@ -53,10 +53,10 @@ class DefragmentationService:
         InsufficientCapacity if no moves make the room, Conflict if no move is needed."""
         name = checked_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
         with self._store.transaction() as session:
-            kept = request.spec().spec_dict()
-            if (there := session.get(DefragmentationRow, name)) is not None:
-                if there.request == kept:
-                    return there.view()
+            spec = request.spec().spec_dict()
+            if (existing := session.get(DefragmentationRow, name)) is not None:
+                if existing.request == spec:
+                    return existing.view()
                 raise Conflict(f"defragmentation {name!r} exists with another spec", field="name")
             version = checked_version(session, request.topology_version)
             check_placement(request.spec())
@@ -87,7 +87,7 @@ class DefragmentationService:
                 state="Proposed",
                 nodes=allocation_request.nodes,
                 level=allocation_request.required_domain,
-                request=kept,
+                request=spec,
                 moves=[move.wire() for move in found.moves],
                 room=found.nodes,
                 block_before=found.plan.before,
@@ -106,15 +106,15 @@ class DefragmentationService:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
             why = None
-            if row.state not in UNDER_WAY:
-                others = in_state(session, *UNDER_WAY)
+            if row.state not in IN_PROGRESS:
+                others = in_state(session, *IN_PROGRESS)
                 if others and row.state == "Proposed":
                     raise Conflict(f"defragmentation {others[0].name!r} is in progress; only one can run at a time")
                 if row.state == "Proposed":
-                    why = self._plans.outdated(session, row) or self._promised(session, row)
+                    why = self._plans.stale_reason(session, row) or self._promised_node(session, row)
                 if why is None:
                     row.move("Approved")
-                    self._plans.keep(session, row)
+                    self._plans.sync_reserved_nodes(session, row)
                     self._runner.open(session, DEFRAGMENTATION.verb, row)
                 else:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
@@ -122,7 +122,7 @@ class DefragmentationService:
             raise StalePlan(f"{why}; request a new plan")
         return row.view()
 
-    def _promised(self, session: Session, row: DefragmentationRow) -> str | None:
+    def _promised_node(self, session: Session, row: DefragmentationRow) -> str | None:
         """A node of the room or a move's target that has been promised to a reservation since the plan was made."""
         ledger, numbers = self._ledger.open(session), self._ledger.numbers
         nodes = [name for name in self._plans.nodes(session, row) if name not in {step.source for step in row.steps()}]
@@ -148,18 +148,18 @@ class DefragmentationService:
         """Delete a defragmentation that is not in progress."""
         with self._store.transaction() as session:
             row = find(session, DefragmentationRow, name)
-            if row.state in UNDER_WAY:
+            if row.state in IN_PROGRESS:
                 raise Conflict(f"defragmentation {name!r} is {row.state}; cancel it first")
             session.delete(row)
 
-    def refused(self, name: str, reported: MoveRefused) -> DefragmentationView:
+    def handle_refusal(self, name: str, reported: MoveRefused) -> DefragmentationView:
         """Handle a current move that cannot be carried out: plan again if something has changed, else fail."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
-            step = row.step()
-            theirs = (reported.allocation, reported.node, reported.to)
-            if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == theirs:
+            step = row.current_step()
+            reported_move = (reported.allocation, reported.node, reported.to)
+            if row.state == "Running" and step is not None and (step.allocation, step.source, step.to) == reported_move:
                 nodes = self._plans.nodes(session, row)
                 if (
                     not move_started(step, nodes)

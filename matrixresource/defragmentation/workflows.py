@@ -24,9 +24,9 @@ from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.defragmentations import RelocateRequest
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
-from matrixresource.defragmentation.room_making import LOOK_S, RoomMaking
+from matrixresource.defragmentation.room_making import RECONCILE_INTERVAL_S, DefragmentationController
 from matrixresource.store.allocation_tables import AllocationRow
-from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, UNDER_WAY, DefragmentationRow
+from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, IN_PROGRESS, DefragmentationRow
 from matrixresource.store.operations import OperationRow, WorkflowDrains
 from matrixresource.store.store import ResourceStore
 
@@ -34,63 +34,63 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class RoomContext:
+class DefragmentationContext:
     """What a step works on: the plan or the allocation, and for a move its source and target."""
 
     target: str
-    about: dict[str, str]
+    parameters: dict[str, str]
     store: ResourceStore
     allocator: Allocator
     plans: PlanLifecycle
-    rooms: RoomMaking
+    controller: DefragmentationController
 
-    async def decide(self, verb: Callable[[], T]) -> T:
+    async def run_verb(self, verb: Callable[[], T]) -> T:
         """Run a verb, with its long searches outside the event loop."""
 
-        async def decided() -> T:
+        async def search_verb() -> T:
             return verb()
 
-        return await search_outside(decided, self.store.records.executor)
+        return await search_outside(search_verb, self.store.records.executor)
 
-    async def look(self, stopping: bool = False) -> None:
+    async def reconcile(self, stopping: bool = False) -> None:
         """Check the plan. Raises StepPending while something is waited for."""
-        waiting = await self.decide(lambda: self.rooms.look(self.target, stopping))
+        waiting = await self.run_verb(lambda: self.controller.reconcile(self.target, stopping))
         if waiting is not None:
             raise waiting
 
-    def successor(self) -> str | None:
+    def target_role(self) -> str | None:
         """The role for which the target node is held for the member; None if it is not held."""
         with self.store.reading() as session:
-            there = self.store.node(session, NodeName(self.about["to"]))
-            return there.role if there.holder == self.target else None
+            node = self.store.node(session, NodeName(self.parameters["to"]))
+            return node.role if node.holder == self.target else None
 
 
 # ---- a defragmentation ----------------------------------------------------------------------------------------------
 
 
-async def keep_room(work: RoomContext) -> None:
+async def keep_room(work: DefragmentationContext) -> None:
     """Keep new work off the nodes that the plan needs."""
     with work.store.transaction() as session:
         if (row := session.get(DefragmentationRow, work.target)) is not None:
-            work.plans.keep(session, row)
+            work.plans.sync_reserved_nodes(session, row)
 
 
-async def make_room(work: RoomContext) -> None:
+async def make_room(work: DefragmentationContext) -> None:
     """Wait until every move has been made and the room is clean; plan again if something got in the way."""
-    await work.look()
+    await work.reconcile()
 
 
-async def stop_moving(work: RoomContext) -> None:
+async def stop_moving(work: DefragmentationContext) -> None:
     """Wait until no move is in progress and no allocation that must stay together is split."""
-    await work.look(stopping=True)
+    await work.reconcile(stopping=True)
 
 
-async def mark_done(work: RoomContext) -> None:
+async def mark_done(work: DefragmentationContext) -> None:
     """Release the room, free for whoever comes first."""
-    await work.look()
+    await work.reconcile()
     with work.store.transaction() as session:
         row = session.get(DefragmentationRow, work.target)
-        if row is not None and row.state in UNDER_WAY:
+        if row is not None and row.state in IN_PROGRESS:
             message = f"{counted(len(row.room), 'free node')}: {', '.join(row.room)}"
             work.plans.end(session, row, "Done", "RoomMade", message)
 
@@ -98,58 +98,58 @@ async def mark_done(work: RoomContext) -> None:
 # ---- the move of one member -----------------------------------------------------------------------------------------
 
 
-async def take_successor(work: RoomContext) -> None:
+async def take_successor(work: DefragmentationContext) -> None:
     """Take the named node for the member, and deploy it beside the member."""
-    request = RelocateRequest.from_stored(work.about)
-    await work.decide(lambda: work.allocator.relocate(work.target, request))
+    request = RelocateRequest.from_stored(work.parameters)
+    await work.run_verb(lambda: work.allocator.relocate(work.target, request))
 
 
-async def give_up_successor(work: RoomContext) -> None:
+async def give_up_successor(work: DefragmentationContext) -> None:
     """Leave the member where it is."""
-    if work.successor() == "successor":
-        await work.decide(lambda: work.allocator.abort_move(work.target))
+    if work.target_role() == "successor":
+        await work.run_verb(lambda: work.allocator.abort_move(work.target))
 
 
-async def await_successor(work: RoomContext) -> None:
+async def await_successor(work: DefragmentationContext) -> None:
     """Wait until the successor is ready; fail if it never will be."""
     with work.store.reading() as session:
-        there = work.store.node(session, NodeName(work.about["to"]))
-        assigned, fault, ready = there.holder == work.target, there.fault(), there.ready
+        node = work.store.node(session, NodeName(work.parameters["to"]))
+        assigned, fault, ready = node.holder == work.target, node.fault(), node.ready
     if not assigned:
-        raise Conflict(f"{work.about['to']} is no longer held for {work.target}")
+        raise Conflict(f"{work.parameters['to']} is no longer held for {work.target}")
     if fault is not None:
-        raise Conflict(f"{work.about['to']} is {fault}")
+        raise Conflict(f"{work.parameters['to']} is {fault}")
     if not ready:
-        raise StepPending(f"{work.about['to']} is being deployed", again_s=LOOK_S)
+        raise StepPending(f"{work.parameters['to']} is being deployed", again_s=RECONCILE_INTERVAL_S)
 
 
-async def cut_over(work: RoomContext) -> None:
+async def cut_over(work: DefragmentationContext) -> None:
     """Make the successor the member, and release the node that it replaces."""
-    if work.successor() == "successor":
+    if work.target_role() == "successor":
         with work.store.reading() as session:
             spec = work.store.allocation(session, work.target).spec()
-        await work.decide(lambda: work.allocator.cut_over(work.target, spec))
+        await work.run_verb(lambda: work.allocator.cut_over(work.target, spec))
 
 
-MOVE_MEMBER: Workflow[RoomContext] = Workflow(
+MOVE_MEMBER: Workflow[DefragmentationContext] = Workflow(
     "move-member",
     (Step(take_successor, undo=give_up_successor), Step(await_successor), Step(cut_over)),
     committed_at="cut_over",
 )
 
 
-LONGEST_S = DEFRAGMENTATION_STATES.states["Running"].deadline_s or 0.0
+RUNNING_DEADLINE_S = DEFRAGMENTATION_STATES.states["Running"].deadline_s or 0.0
 
-DEFRAGMENTATION: Workflow[RoomContext] = Workflow(
+DEFRAGMENTATION: Workflow[DefragmentationContext] = Workflow(
     "defragment",
-    (Step(keep_room), Step(make_room, undo=stop_moving, deadline_s=LONGEST_S), Step(mark_done)),
+    (Step(keep_room), Step(make_room, undo=stop_moving, deadline_s=RUNNING_DEADLINE_S), Step(mark_done)),
     committed_at="mark_done",
-    deadline_s=LONGEST_S + 7200.0,
+    deadline_s=RUNNING_DEADLINE_S + 7200.0,
 )
-WORKFLOWS: dict[str, Workflow[RoomContext]] = {each.verb: each for each in (DEFRAGMENTATION, MOVE_MEMBER)}
+WORKFLOWS: dict[str, Workflow[DefragmentationContext]] = {each.verb: each for each in (DEFRAGMENTATION, MOVE_MEMBER)}
 
 
-class RoomHost(Host[RoomContext, OperationRow]):
+class DefragmentationHost(Host[DefragmentationContext, OperationRow]):
     """Workflows over defragmentations and allocations."""
 
     row, drains = OperationRow, WorkflowDrains
@@ -161,22 +161,24 @@ class RoomHost(Host[RoomContext, OperationRow]):
         self._plans = PlanLifecycle(store, clock)
         self._clock = clock
 
-    def runner(self) -> WorkflowRunner[RoomContext, OperationRow]:
+    def runner(self) -> WorkflowRunner[DefragmentationContext, OperationRow]:
         """The runner of these workflows."""
         runner = WorkflowRunner(WORKFLOWS, self, self._clock)
 
-        def open_move(session: Session, allocation: AllocationRow, about: dict[str, str]) -> None:
-            runner.open(session, MOVE_MEMBER.verb, allocation, about)
+        def open_move(session: Session, allocation: AllocationRow, parameters: dict[str, str]) -> None:
+            runner.open(session, MOVE_MEMBER.verb, allocation, parameters)
 
-        def begin() -> None:
+        def wake_runner() -> None:
             runner.wake()
 
-        self._rooms = RoomMaking(self._store, self._allocator, self._clock, open_move, begin)
+        self._controller = DefragmentationController(self._store, self._allocator, self._clock, open_move, wake_runner)
         return runner
 
-    def context(self, session: Session, row: OperationRow) -> RoomContext:
-        about = dict(row.parameters or {})
-        return RoomContext(row.target, about, self._store, self._allocator, self._plans, self._rooms)
+    def context(self, session: Session, row: OperationRow) -> DefragmentationContext:
+        parameters = dict(row.parameters or {})
+        return DefragmentationContext(
+            row.target, parameters, self._store, self._allocator, self._plans, self._controller
+        )
 
     def target(self, session: Session, row: OperationRow) -> DefragmentationRow | AllocationRow | None:
         if row.verb == MOVE_MEMBER.verb:
@@ -190,11 +192,16 @@ class RoomHost(Host[RoomContext, OperationRow]):
         return [row for row in found if (row.verb == MOVE_MEMBER.verb) == moves]
 
     def rolled_back(
-        self, session: Session, workflow: Workflow[RoomContext], row: OperationRow, refused: MatrixError, now: float
+        self,
+        session: Session,
+        workflow: Workflow[DefragmentationContext],
+        row: OperationRow,
+        refused: MatrixError,
+        now: float,
     ) -> None:
         """Release the nodes that the plan kept; completed moves stay."""
         plan = self.target(session, row)
-        if not isinstance(plan, DefragmentationRow) or plan.state not in UNDER_WAY:
+        if not isinstance(plan, DefragmentationRow) or plan.state not in IN_PROGRESS:
             return
         state, message = "Stale" if isinstance(refused, StalePlan) else "Failed", refused.message
         if isinstance(refused, Cancelled):
@@ -209,5 +216,5 @@ class RoomHost(Host[RoomContext, OperationRow]):
             target.cancelling = True
 
     def abandoned(self, session: Session, row: OperationRow, target: Any, reason: MatrixError, now: float) -> None:
-        if isinstance(target, DefragmentationRow) and target.state in UNDER_WAY:
+        if isinstance(target, DefragmentationRow) and target.state in IN_PROGRESS:
             self._plans.end(session, target, "Cancelled", reason.reason, reason.message)

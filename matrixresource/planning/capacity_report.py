@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.capacity import CapacityView, DomainCapacity, PlaceableBlock
-from matrixresource.scheduler.metrics.capacity_metrics import views
+from matrixresource.scheduler.metrics.capacity_metrics import capacity_snapshot
 from matrixresource.scheduler.model.placement_arithmetic import nodes_in, used_nodes
 from matrixresource.store.maintenance_domains import DomainRow
 from matrixresource.store.store import ResourceStore
@@ -42,7 +42,7 @@ class CapacityReport:
 
     def _compute(self, session: Session) -> CapacityView:
         ledger = self._ledger.open(session)
-        snapshot = views(ledger)
+        snapshot = capacity_snapshot(ledger)
         used = self._die_usage(self._reserved_nodes(session))
         return CapacityView(
             topology_version=current_version(session),
@@ -63,7 +63,7 @@ class CapacityReport:
 
     def _domains(self, session: Session, level: str, used: dict[int, tuple[int, int]]) -> list[DomainCapacity]:
         shape, index = self._ledger.ledger.shape, self._ledger.ledger.index
-        size = shape.nodes if level == "cabinet" else shape.of_supernode
+        size = shape.nodes if level == "cabinet" else shape.nodes_per_supernode
         states = {row.name: row.state for row in session.scalars(select(DomainRow).where(DomainRow.level == level))}
         node_counts: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
         up: Counter[int] = Counter(number // size for number in self._ledger.numbers.values() if index.up[number])
@@ -78,7 +78,7 @@ class CapacityReport:
         for number in sorted(node_counts):
             first = next(name for name in self._ledger.names[number * size : (number + 1) * size] if name is not None)
             name = first.cabinet if level == "cabinet" else first.supernode
-            free = index.whole[number].bit_count() if level == "cabinet" else index.left[number]
+            free = index.whole[number].bit_count() if level == "cabinet" else index.whole_counts[number]
             found.append(
                 DomainCapacity.model_validate(
                     {

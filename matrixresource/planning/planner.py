@@ -56,16 +56,20 @@ class Planner:
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request, self._clock.now())
             topologies = [each.topology for each in observed_supernodes(session).values()]
-            find = partial(explain.answer, request=allocation_request, now=self._clock.now(), topologies=topologies)
-            answer = search("plan", find, ledger, lambda found: found.place is None or ledger.index.has(found.place))
+            find = partial(
+                explain.explain_placement, request=allocation_request, now=self._clock.now(), topologies=topologies
+            )
+            answer = search(
+                "plan", find, ledger, lambda found: found.place is None or ledger.index.is_unallocated(found.place)
+            )
             view = PlanView(
                 fits=answer.place is not None,
                 topology_version=version,
                 nodes=allocation_request.nodes,
                 npus=allocation_request.npus,
                 spares=allocation_request.spares,
-                blast_radius=[PlanLoss.model_validate(loss) for loss in answer.radius],
-                earliest_start=None if answer.earliest is None else timestamp(answer.earliest),
+                blast_radius=[PlanLoss.model_validate(loss) for loss in answer.blast_radius],
+                earliest_start=None if answer.earliest_start is None else timestamp(answer.earliest_start),
             )
             if answer.place is not None:
                 parts = self._ledger.parts(answer.place)
@@ -75,8 +79,8 @@ class Planner:
                 return view
             reason = blocking_constraint(self._ledger, allocation_request)
             view.message = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {reason}"
-            view.blocking = self._blocking(session, answer.why)
-            view.changes = [self._change_view(change) for change in answer.changes]
+            view.blocking = self._blocking(session, answer.diagnoses)
+            view.changes = [self._change_view(change) for change in answer.suggestions]
             if allocation_request.preempts:
                 view.preempts = [name for each in view.changes if each.kind == "Preempt" for name in each.allocations]
                 view.fits = bool(view.preempts)
@@ -97,8 +101,8 @@ class Planner:
                     str(size): sum(free >= size for free in whole) for size in range(1, index.nodes + 1)
                 },
                 supernodes_with_block_of={
-                    str(size): sum(free >= size for free in index.left)
-                    for size in range(index.nodes, index.shape.of_supernode + 1, index.nodes)
+                    str(size): sum(free >= size for free in index.whole_counts)
+                    for size in range(index.nodes, index.shape.nodes_per_supernode + 1, index.nodes)
                 },
             )
 
@@ -108,7 +112,7 @@ class Planner:
         found = []
         shape = self._ledger.ledger.shape
         for domain in domains:
-            size = shape.nodes if domain.over == "cabinet" else shape.of_supernode
+            size = shape.nodes if domain.over == "cabinet" else shape.nodes_per_supernode
             names = [name for name in self._ledger.names[domain.number * size : (domain.number + 1) * size] if name]
             if not names:
                 continue

@@ -20,9 +20,9 @@ class Ledger(LedgerState):
 
     def copy(self) -> Ledger:
         """An independent copy of the ledger."""
-        made = Ledger(self.shape, self.chooser.policy)
-        self.fill_copy(made)
-        return made
+        copy = Ledger(self.shape, self.chooser.policy)
+        self.fill_copy(copy)
+        return copy
 
     # ---- verbs
 
@@ -46,7 +46,7 @@ class Ledger(LedgerState):
                 self.release(other)
             place = choose(self, request) if evicted else None
         if place is not None:
-            self.take(name, place, request.lease_end)  # chosen on the index as it is, so it is free
+            self.add_usage(name, place, request.lease_end)  # chosen on the index as it is, so it is free
             self.allocations[name] = HeldAllocation(request, place, now)
         return place, evicted
 
@@ -56,12 +56,12 @@ class Ledger(LedgerState):
 
     def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
         """The placement with another node in place of `node`, or None if there is none."""
-        return self.change(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
+        return self.replace_placement(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
 
     def refill(self, name: str) -> Placement:
         """The placement with as many of its missing spares as can be found."""
         place = resizing.refill(self, name)
-        self.change(name, self.allocations[name].request, place)
+        self.replace_placement(name, self.allocations[name].request, place)
         return place
 
     # ---- nodes
@@ -79,9 +79,9 @@ class Ledger(LedgerState):
         allocation = self.allocations[name]
         request = allocation.request
         spread = None if request.spread is None else replace(request.spread, required=False)
-        within = "supernode" if request.required_domain == "cabinet" else request.required_domain
+        required = "supernode" if request.required_domain == "cabinet" else request.required_domain
         preferred = request.required_domain
-        allocation.request = replace(request, required_domain=within, preferred_domain=preferred, spread=spread)
+        allocation.request = replace(request, required_domain=required, preferred_domain=preferred, spread=spread)
         place = self.replace(name, node, avoid)
         if place is None:
             allocation.request = request

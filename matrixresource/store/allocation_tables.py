@@ -76,13 +76,13 @@ class AllocationRow(ResourceRow, Base):
         request, project = self.spec(), self.project or DEFAULT_PROJECT
         return self.view_as(
             AllocationView,
-            request=request.as_asked(project),
+            request=request.request_for(project),
             npus_per_node=request.npus_per_node,
             cpus=request.cpus or None,
             memory_gib=request.memory_gib or None,
             placement=request.placement,
-            affinity=request.affinity and request.affinity.shown_to(project),
-            anti_affinity=request.anti_affinity and request.anti_affinity.shown_to(project),
+            affinity=request.affinity and request.affinity.unqualified_for(project),
+            anti_affinity=request.anti_affinity and request.anti_affinity.unqualified_for(project),
             priority=request.priority,
             preemption=request.preemption,
             expires_at=None if self.expires_at is None else timestamp(self.expires_at),

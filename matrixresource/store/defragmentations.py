@@ -36,7 +36,7 @@ DEFRAGMENTATION_STATES = StateMachine(
     },
 )
 
-UNDER_WAY = ("Approved", "Running")
+IN_PROGRESS = ("Approved", "Running")
 
 
 class DefragmentationRow(ResourceRow, Base):
@@ -65,11 +65,11 @@ class DefragmentationRow(ResourceRow, Base):
     def steps(self) -> list[MoveView]:
         return [MoveView.from_stored(move) for move in self.moves]
 
-    def step(self) -> MoveView | None:
+    def current_step(self) -> MoveView | None:
         """The first move that is not complete; None if all are."""
         return next((step for step in self.steps() if step.open), None)
 
-    def write(self, steps: list[MoveView]) -> None:
+    def set_steps(self, steps: list[MoveView]) -> None:
         written = [step.wire() for step in steps]
         if written != self.moves:
             self.moves = written
@@ -88,5 +88,5 @@ class DefragmentationRow(ResourceRow, Base):
 
 def in_state(session: Session, *states: str) -> list[DefragmentationRow]:
     """Plans in any of these states, by name."""
-    wanted = select(DefragmentationRow).where(DefragmentationRow.state.in_(states)).order_by(DefragmentationRow.name)
-    return list(session.scalars(wanted))
+    query = select(DefragmentationRow).where(DefragmentationRow.state.in_(states)).order_by(DefragmentationRow.name)
+    return list(session.scalars(query))

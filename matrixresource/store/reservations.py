@@ -78,7 +78,7 @@ class ReservationRow(ResourceRow, Base):
             starts_at=timestamp(self.starts_at),
             ends_at=timestamp(self.ends_at),
             duration_s=round(self.ends_at - self.starts_at, 6),
-            request=self.spec().as_asked(self.project or DEFAULT_PROJECT),
+            request=self.spec().request_for(self.project or DEFAULT_PROJECT),
             nodes=sorted(self.nodes),
         )
 

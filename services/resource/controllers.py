@@ -10,11 +10,11 @@ from matrixcommon.model.clock import Clock, as_set
 from matrixcommon.workflows.operations import Operations
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
-from matrixresource.controllers.defragmentation import ProposedPlans
+from matrixresource.controllers.defragmentation import ProposedPlanReconciler
 from matrixresource.controllers.flapping import FlappingNodes
 from matrixresource.controllers.node_reports import NodeReportProcessor
 from matrixresource.defragmentation.service import DefragmentationService
-from matrixresource.defragmentation.workflows import RoomHost
+from matrixresource.defragmentation.workflows import DefragmentationHost
 from matrixresource.store.store import ResourceStore
 from matrixresource.supernodes.topology_manager import TopologyManager
 from services.chassis.periodic import Periodic
@@ -127,12 +127,12 @@ class DefragmentationControllers:
     """Defragmentation: carries out plans of moves, and expires plans that were not approved."""
 
     def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
-        host = RoomHost(store, allocator, clock)
+        host = DefragmentationHost(store, allocator, clock)
         self.runner = host.runner()
         self.resumption = Periodic("workflow-resumption", self.runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
         self.operations = Operations(self.runner, host, clock, self.resumption.nudge)
         self.service = DefragmentationService(store, allocator.ledger, clock, self.runner)
-        proposed = ProposedPlans(store, clock)
+        proposed = ProposedPlanReconciler(store, clock)
         self._proposed = Periodic(
             "proposed-plans", proposed.reconcile, clock, period_s=PROPOSED_PERIOD_S, floor_wall_s=0.5
         )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.errors import StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.agent.agent import AgentTask, ResourceAgent, goal, next_work, node_stages
+from matrixresource.agent.agent import AgentTask, ResourceAgent, next_task, node_stages, target_status
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.contract.agents import AssignmentView
 from tests.clocks import LoopClock
@@ -58,7 +58,7 @@ NODE = NodeName("sn0-c00-n0")
     ],
 )
 def test_next_work(sentence, status, holds, wanted, allocation, deployed, expected):
-    assert next_work(status, holds, wanted, allocation, deployed) == expected, sentence
+    assert next_task(status, holds, wanted, allocation, deployed) == expected, sentence
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_next_work(sentence, status, holds, wanted, allocation, deployed, expect
     ],
 )
 def test_next_work_of_a_node_that_is_to_be_off(sentence, status, holds, expected):
-    assert next_work(status, holds, "Member", "a", deployed=True, power="Off") == expected, sentence
+    assert next_task(status, holds, "Member", "a", deployed=True, power="Off") == expected, sentence
 
 
 @given(
@@ -88,12 +88,12 @@ def test_next_work_of_a_node_that_is_to_be_off(sentence, status, holds, expected
 def test_work_after_work_every_node_arrives_at_every_spec(status, holds, wanted, deployed, power):
     allocation = None if wanted == "Clean" else "a"
     for _ in range(4):
-        work = next_work(status, holds, wanted, allocation, deployed, power)
+        work = next_task(status, holds, wanted, allocation, deployed, power)
         if work is None:
             break
-        deployed = work.ends == "Active" or (work.ends == "Off" and deployed)
-        status, holds = work.ends, work.allocation
-    assert (status, holds if wanted != "Clean" else None) == (goal(wanted, power), allocation)
+        deployed = work.final_status == "Active" or (work.final_status == "Off" and deployed)
+        status, holds = work.final_status, work.allocation
+    assert (status, holds if wanted != "Clean" else None) == (target_status(wanted, power), allocation)
 
 
 def agent() -> ResourceAgent:

@@ -21,9 +21,9 @@ from matrixresource.contract.defragmentations import (
     RelocateRequest,
 )
 from matrixresource.contract.reservations import ReservationRequest
-from matrixresource.controllers.defragmentation import ProposedPlans
+from matrixresource.controllers.defragmentation import ProposedPlanReconciler
 from matrixresource.defragmentation.service import DefragmentationService
-from matrixresource.defragmentation.workflows import RoomHost
+from matrixresource.defragmentation.workflows import DefragmentationHost
 from matrixresource.store.defragmentations import DefragmentationRow
 from tests.clocks import StandingClock
 from tests.matrixresource.machine import Machine
@@ -49,10 +49,10 @@ class Scattered(Machine):
 
     def begin(self, names: list[str]) -> None:
         super().begin(names)
-        host = RoomHost(self.store, self.allocator, StandingClock(self.clock))
+        host = DefragmentationHost(self.store, self.allocator, StandingClock(self.clock))
         self.runner = host.runner()
         self.plans = DefragmentationService(self.store, self.allocator.ledger, self.clock, self.runner)
-        self.proposed = ProposedPlans(self.store, self.clock)
+        self.proposed = ProposedPlanReconciler(self.store, self.clock)
 
     def carry_on(self) -> None:
         """What runs beside requests gets as far as it can, in one life of the process."""
@@ -229,8 +229,8 @@ def test_what_its_owner_cannot_move_ends_the_plan(tmp_path: Path) -> None:
     reported = MoveRefused(
         allocation=move.allocation, node=NodeName(move.source), to=NodeName(move.to), reason="NoBandwidth", message="no"
     )
-    assert machine.plans.refused("p", reported.model_copy(update={"allocation": "full"})).state == "Running"
-    failed = machine.plans.refused("p", reported)
+    assert machine.plans.handle_refusal("p", reported.model_copy(update={"allocation": "full"})).state == "Running"
+    failed = machine.plans.handle_refusal("p", reported)
     assert (failed.state, failed.conditions[0].reason) == ("Failed", "NoBandwidth")
     machine.ask("free-again", nodes=2)
 

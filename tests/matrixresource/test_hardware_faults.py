@@ -35,12 +35,16 @@ def suffer(nodes, *faults):
 def test_what_a_port_says_and_what_it_carries(nodes, kind, parameters, says, carries):
     suffer(nodes, fault(kind, port="ub-p3-k11", **parameters))
     node = nodes[NODE]
-    assert (node.ports.get("ub-p3-k11", 1.0), node.carries("ub-p3-k11"), node.sound) == (says, carries, False)
+    assert (node.ports.get("ub-p3-k11", 1.0), node.port_share("ub-p3-k11"), node.ports_healthy) == (
+        says,
+        carries,
+        False,
+    )
     assert bool(node.codes) is (says < 1), "what a port does not say raises no code"
-    assert nodes[OTHER].sound
+    assert nodes[OTHER].ports_healthy
     suffer(nodes)
-    assert node.sound
-    assert node.carries("ub-p3-k11") == 1.0
+    assert node.ports_healthy
+    assert node.port_share("ub-p3-k11") == 1.0
 
 
 @pytest.mark.parametrize(
@@ -62,10 +66,10 @@ def test_a_switch_takes_its_ports_with_it(nodes, switch, here, there):
     assert (set(nodes[NODE].ports), set(nodes[OTHER].ports)) == (here, there)
     assert all(nodes[NODE].peers[port] is None for port in here)
     suffer(nodes, fault("switch-silent", switch))
-    assert (nodes[NODE].ports, set(nodes[NODE].silent)) == ({}, here)
+    assert (nodes[NODE].ports, set(nodes[NODE].unreported_losses)) == ({}, here)
     suffer(nodes)
-    assert nodes[NODE].sound
-    assert nodes[OTHER].sound
+    assert nodes[NODE].ports_healthy
+    assert nodes[OTHER].ports_healthy
 
 
 def test_a_moved_cable_goes_with_the_switch_it_leads_to(nodes):
@@ -83,13 +87,13 @@ def test_the_worst_of_several_faults_counts(nodes):
         fault("link-slow", port="vpc", share=0.2, name="b"),
         fault("link-degraded", port="vpc", share=0.4, name="c"),
     )
-    assert nodes[NODE].carries("vpc") == 0.2
+    assert nodes[NODE].port_share("vpc") == 0.2
 
 
 def test_without_power_nothing_is_carried(nodes):
     suffer(nodes, fault("node-down"))
-    assert nodes[NODE].carries("vpc") == 0.0
-    assert not nodes[NODE].sound
+    assert nodes[NODE].port_share("vpc") == 0.0
+    assert not nodes[NODE].ports_healthy
 
 
 def test_tables_are_struck_once(nodes):

@@ -12,7 +12,7 @@ from matrixcommon.workflows import verbs
 from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainRequest
 from matrixcommon.workflows.operations import Operations
 from matrixresource.defragmentation.eligibility import migration_owner
-from matrixresource.defragmentation.workflows import RoomHost
+from matrixresource.defragmentation.workflows import DefragmentationHost
 from tests.clocks import StandingClock
 from tests.matrixresource.test_defragmentations import Scattered
 
@@ -23,11 +23,17 @@ class Watched(Scattered):
     def begin(self, names: list[str]) -> None:
         super().begin(names)
         clock = StandingClock(self.clock)
-        self.operations = Operations(self.runner, RoomHost(self.store, self.allocator, clock), clock, lambda: None)
+        self.operations = Operations(
+            self.runner, DefragmentationHost(self.store, self.allocator, clock), clock, lambda: None
+        )
 
     def listed(self, verb: str) -> list[OperationRecord]:
         with self.store.reading() as session:
-            rows = [row for row in session.query(RoomHost.row).order_by(RoomHost.row.version) if row.verb == verb]
+            rows = [
+                row
+                for row in session.query(DefragmentationHost.row).order_by(DefragmentationHost.row.version)
+                if row.verb == verb
+            ]
             return [row.view() for row in sorted(rows, key=lambda row: row.created_at)]
 
 
@@ -118,7 +124,7 @@ def test_what_was_given_up_keeps_nothing(tmp_path: Path) -> None:
     assert machine.plan().state == "Cancelled"
     machine.carried_on()
     with machine.store.transaction() as session, pytest.raises(Conflict, match="has ended"):
-        verbs.abandon(session.get_one(RoomHost.row, name), "again", 0.0)
+        verbs.abandon(session.get_one(DefragmentationHost.row, name), "again", 0.0)
     with machine.store.reading() as session:
         assert not any(node.reserved_for_plan for node in machine.store.nodes(session))
 

@@ -63,10 +63,10 @@ async def resource(tmp_path) -> AsyncIterator[httpx.AsyncClient]:
     [
         (preemption, "victims", "PUT", "/v1/allocations/high", URGENT, 200),
         (preemption, "victims", "PUT", "/v1/allocations/high?validateOnly=true", URGENT, 200),
-        (preemption, "victims_of_growth", "PUT", "/v1/allocations/old", URGENT | {"nodes": 30}, 200),
+        (preemption, "growth_victims", "PUT", "/v1/allocations/old", URGENT | {"nodes": 30}, 200),
         (resize, "move", "PUT", "/v1/allocations/old/move", {"nodes": 24, "placement": {"policy": "spread"}}, 200),
         (plan, "plan_defragmentation", "POST", "/v1/defragmentations", {"nodes": 4, "level": "cabinet"}, 409),
-        (explain, "answer", "POST", "/v1/plans", {"nodes": 24}, 200),
+        (explain, "explain_placement", "POST", "/v1/plans", {"nodes": 24}, 200),
     ],
 )
 async def test_others_are_answered_and_write_while_it_searches(
@@ -129,6 +129,6 @@ async def test_what_never_holds_any_more_is_searched_for_in_place_in_the_end():
 
 
 async def test_a_preemption_is_decided_however_often_the_machine_has_changed(resource, monkeypatch):
-    monkeypatch.setattr(preemption, "suffice", lambda *_: False)
+    monkeypatch.setattr(preemption, "are_sufficient", lambda *_: False)
     answer = await resource.put("/v1/allocations/high", json=URGENT)
     assert (answer.status_code, answer.json()["preempts"]) == (200, ["young"])

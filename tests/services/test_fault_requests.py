@@ -85,13 +85,14 @@ def test_a_fault_is_put_kept_and_cleared(
     assert server.put(kind, target, **parameters).status_code == 200
     again = Fleet(list(server.fleet.nodes), server.memory, FixedClock(), 1)
     seen = [
-        (node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in server.fleet.nodes.values()
+        (node.powered, node.agents_run, node.ports, node.unreported_losses, node.moved)
+        for node in server.fleet.nodes.values()
     ]
     assert seen == [
-        (node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in again.nodes.values()
+        (node.powered, node.agents_run, node.ports, node.unreported_losses, node.moved) for node in again.nodes.values()
     ]
     assert server.http.delete(f"/v1/faults/{kind}").status_code == 204
-    assert all(node.sound and node.agents_run and not node.codes for node in server.fleet.nodes.values())
+    assert all(node.ports_healthy and node.agents_run and not node.codes for node in server.fleet.nodes.values())
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ class History:
 
 
 def _type(struck: Struck) -> str:
-    strikes = "service" if struck.kind == "service-killed" else CATALOGUE[struck.kind].strikes
+    strikes = "service" if struck.kind == "service-killed" else CATALOGUE[struck.kind].scope
     return "node" if strikes == "cabinet" else strikes
 
 

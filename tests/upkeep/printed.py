@@ -160,7 +160,7 @@ def fault_kinds() -> str:
         "| --- | --- | --- | --- | --- |",
     ]
     rows = (
-        f"| `{kind}` | {each.strikes} | {each.means} | {each.level} | {each.found_by} |"
+        f"| `{kind}` | {each.scope} | {each.description} | {each.level} | {each.detected_by} |"
         for kind, each in CATALOGUE.items()
     )
     return "\n".join([*lines, *rows])

@@ -23,7 +23,7 @@ def tables() -> dict[type[Host[Any, Any]], dict[str, Workflow[Any]]]:
     return {
         InstanceHost: WORKFLOWS,
         drain_workflow.DrainHost: drain_workflow.WORKFLOWS,
-        rooms.RoomHost: rooms.WORKFLOWS,
+        rooms.DefragmentationHost: rooms.WORKFLOWS,
     }
 
 

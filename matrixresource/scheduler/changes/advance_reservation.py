@@ -34,48 +34,48 @@ def reserve(ledger: LedgerState, name: str, request: PlacementRequest, start: fl
     request = replace(request, lease_end=end)
     place = place_between(ledger, request, start)
     if place is not None:
-        restore(ledger, name, Reservation(request, start, end, place))
+        add_reservation(ledger, name, Reservation(request, start, end, place))
     return place
 
 
-def restore(ledger: LedgerState, name: str, reservation: Reservation) -> None:
+def add_reservation(ledger: LedgerState, name: str, reservation: Reservation) -> None:
     """Enter a stored reservation as it was."""
     ledger.reservations[name] = reservation
-    ledger.promises = ReservedCapacity(ledger.reservations.values())
+    ledger.reserved_capacity = ReservedCapacity(ledger.reservations.values())
 
 
 def place_between(ledger: LedgerState, request: PlacementRequest, start: float) -> Placement | None:
     """A placement on what will be free from `start` to the end of the request; nothing is promised yet."""
-    with leaving(ledger) as gone:
-        gone.by(start)
+    with departures(ledger) as timeline:
+        timeline.advance_to(start)
         with hide_reservations(ledger, request, start):
             return choose_unreserved(ledger, request)
 
 
-def first_start(ledger: LedgerState, request: PlacementRequest, now: float, least: float) -> float | None:
+def earliest_start(ledger: LedgerState, request: PlacementRequest, now: float, least: float) -> float | None:
     """The first moment from `least` on at which it fits for its whole duration, given leases and reservations."""
-    stay = request.lease_end - now
+    duration = request.lease_end - now
     ends = {allocation.request.lease_end for allocation in ledger.allocations.values()} | {
-        r.end for r in ledger.promises.waiting
+        r.end for r in ledger.reserved_capacity.waiting
     }
-    with leaving(ledger) as gone:
+    with departures(ledger) as timeline:
         for start in sorted({least} | {end for end in ends if least < end < inf}):
-            gone.by(start)
-            later = replace(request, lease_end=start + stay)
-            with hide_reservations(ledger, later, start):
-                if choose_unreserved(ledger, later) is not None:
+            timeline.advance_to(start)
+            shifted = replace(request, lease_end=start + duration)
+            with hide_reservations(ledger, shifted, start):
+                if choose_unreserved(ledger, shifted) is not None:
                     return start
     return None
 
 
 @contextmanager
-def without_promises(ledger: LedgerState) -> Iterator[None]:
+def ignoring_reservations(ledger: LedgerState) -> Iterator[None]:
     """Pretend that nothing is promised."""
-    kept, ledger.promises = ledger.promises, ReservedCapacity()
+    kept, ledger.reserved_capacity = ledger.reserved_capacity, ReservedCapacity()
     try:
         yield
     finally:
-        ledger.promises = kept
+        ledger.reserved_capacity = kept
 
 
 class DepartureTimeline:
@@ -83,7 +83,7 @@ class DepartureTimeline:
 
     def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
-        self.gone: list[str] = []
+        self.departed: list[str] = []
         reported = (
             (allocation.request.lease_end, name)
             for name, allocation in ledger.allocations.items()
@@ -91,23 +91,23 @@ class DepartureTimeline:
         )
         self.waiting = sorted(reported, reverse=True)
 
-    def by(self, moment: float) -> None:
+    def advance_to(self, moment: float) -> None:
         while self.waiting and self.waiting[-1][0] <= moment:
             _, name = self.waiting.pop()
-            self.ledger.give(name, self.ledger.allocations[name].place)
-            self.gone.append(name)
+            self.ledger.remove_usage(name, self.ledger.allocations[name].place)
+            self.departed.append(name)
 
 
 @contextmanager
-def leaving(ledger: LedgerState) -> Iterator[DepartureTimeline]:
+def departures(ledger: LedgerState) -> Iterator[DepartureTimeline]:
     """Restores everything at the end, including hints about leaving times."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
     found = DepartureTimeline(ledger)
     try:
         yield found
     finally:
-        for name in found.gone:
-            ledger.take(name, ledger.allocations[name].place, ledger.allocations[name].request.lease_end)
+        for name in found.departed:
+            ledger.add_usage(name, ledger.allocations[name].place, ledger.allocations[name].request.lease_end)
         ledger.chooser.node_ends, ledger.chooser.cabinet_ends = ends
 
 
@@ -123,16 +123,16 @@ def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement],
         reservation = ledger.reservations[name]
         request, place = reservation.request, reservation.place
         reservation.holds = True
-        ledger.promises = ReservedCapacity(ledger.reservations.values())
-        served = _is_complete(ledger, request, place) and ledger.index.serves(place)
-        anew = place if served else choose(ledger, request)
-        if anew is None:
+        ledger.reserved_capacity = ReservedCapacity(ledger.reservations.values())
+        is_available = _is_complete(ledger, request, place) and ledger.index.is_allocatable(place)
+        chosen = place if is_available else choose(ledger, request)
+        if chosen is None:
             reservation.holds = False
-            ledger.promises = ReservedCapacity(ledger.reservations.values())
+            ledger.reserved_capacity = ReservedCapacity(ledger.reservations.values())
             failed.append(name)
             continue
-        ledger.activate(name, request, anew, now)
-        current[name] = reservation.place = anew
+        ledger.activate(name, request, chosen, now)
+        current[name] = reservation.place = chosen
     return current, failed
 
 
@@ -158,17 +158,17 @@ def claim(
         raise ValueError(f"{name} is not held yet, or the name {allocation} is in use")
     current = ledger.allocations[name]
     request = request or current.request
-    ledger.give(name, current.place)
+    ledger.remove_usage(name, current.place)
     with with_only(ledger.index, current.place), hide_reservations(ledger, request):
         found = current.place if request is current.request else choose_unreserved(ledger, request)
     if found is None or conflicts_with_reservations(ledger, name, found, request.lease_end):
-        ledger.take(name, current.place, current.request.lease_end)
+        ledger.add_usage(name, current.place, current.request.lease_end)
         return None
     rest = subtract(ledger.index, current.place, found)
     if used_nodes(ledger.index, rest):
         current.request, current.place = remaining_request(ledger, current.request, rest), rest
         reservation.request, reservation.place = current.request, rest
-        ledger.take(name, rest, current.request.lease_end)
+        ledger.add_usage(name, rest, current.request.lease_end)
     else:
         del ledger.allocations[name], ledger.reservations[name]
     ledger.activate(allocation, request, found, now)
@@ -180,9 +180,9 @@ def extend(ledger: LedgerState, name: str, end: float) -> bool:
     allocation = ledger.allocations[name]
     if conflicts_with_reservations(ledger, name, allocation.place, end):
         return False
-    ledger.give(name, allocation.place)
+    ledger.remove_usage(name, allocation.place)
     allocation.request = replace(allocation.request, lease_end=end)
-    ledger.take(name, allocation.place, end)
+    ledger.add_usage(name, allocation.place, end)
     return True
 
 
@@ -192,17 +192,22 @@ def extend(ledger: LedgerState, name: str, end: float) -> bool:
 @contextmanager
 def with_only(index: FreeCapacityIndex, place: Placement) -> Iterator[None]:
     """Make a placement the only free capacity for a while."""
-    mine = dict.fromkeys(nodes_in(index, place.whole + place.spares), index.shape.dies)
+    placed = dict.fromkeys(nodes_in(index, place.whole + place.spares), index.shape.dies)
     for node, dies in place.parts:
-        mine[node] = mine.get(node, 0) | dies
-    shut: list[tuple[int, int]] = []
-    started = {node for sets in (index.parts, index.halves) for bits in sets for node in _bits(bits)}
+        placed[node] = placed.get(node, 0) | dies
+    hidden: list[tuple[int, int]] = []
+    started = {
+        node
+        for sets in (index.nodes_by_free_npus, index.nodes_with_free_die)
+        for bits in sets
+        for node in _bit_positions(bits)
+    }
     whole = {c * index.nodes + offset for c, mask in enumerate(index.whole) for offset in index.offsets(mask)}
     for node in started | whole:
-        dies = index.dies[node] & ~mine.get(node, 0)
+        dies = index.dies[node] & ~placed.get(node, 0)
         if dies:
-            index.take(node, dies)
-            shut.append((node, dies))
+            index.allocate_dies(node, dies)
+            hidden.append((node, dies))
     cpus, mem = index.cpus, index.mem
     index.cpus, index.mem = [0] * len(cpus), [0] * len(mem)
     for node, amount in place.cpus:
@@ -213,11 +218,11 @@ def with_only(index: FreeCapacityIndex, place: Placement) -> Iterator[None]:
         yield
     finally:
         index.cpus, index.mem = cpus, mem
-        for node, dies in shut:
-            index.give(node, dies)
+        for node, dies in hidden:
+            index.release_dies(node, dies)
 
 
-def _bits(mask: int) -> Iterator[int]:
+def _bit_positions(mask: int) -> Iterator[int]:
     while mask:
         low = mask & -mask
         yield low.bit_length() - 1

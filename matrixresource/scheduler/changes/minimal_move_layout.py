@@ -31,12 +31,12 @@ def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, 
     size = shape.size_of(request.required_domain)
     if len({node // size for node in used_nodes(index, place)}) > 1:
         return False
-    homes = Counter(node // shape.of_supernode for node in members)
+    homes = Counter(node // shape.nodes_per_supernode for node in members)
     if any(count % request.supernode_block for count in homes.values()):
         return False
     if any(count % request.cabinet_block for count in Counter(node // shape.nodes for node in members).values()):
         return False
-    if homes and {node // shape.of_supernode for node in spares} - set(homes):
+    if homes and {node // shape.nodes_per_supernode for node in spares} - set(homes):
         return False
     if request.spread is not None and request.spread.required and request.spread.over != "node":
         shares = Counter(node // shape.size_of(request.spread.over) for node in members)
@@ -56,7 +56,7 @@ def choose_members(
     """
     index = ledger.index
     allowed = AffinityFilter(ledger, request)
-    if allowed.nothing or request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
+    if allowed.is_unsatisfiable or request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
         return None
     free = constrained.free_nodes(index, request, scope, allowed)
     present = masks_of(index, own)
@@ -68,15 +68,15 @@ def choose_members(
     present = {cabinet: mask & free.get(cabinet, 0) for cabinet, mask in present.items()}
     limit, domain = constrained.spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes  # most members in one cabinet
-    over_all = limit if domain > 1 else index.shape.of_supernode  # most members in one supernode
+    over_all = limit if domain > 1 else index.shape.nodes_per_supernode  # most members in one supernode
     if request.cabinet_block > 1 or spares:
-        return _distributed(index, request, free, present, scope, spares if stay else None)
+        return _choose_in_blocks(index, request, free, present, scope, spares if stay else None)
     room, had = Counter[int](), Counter[int]()
     for cabinet, mask in free.items():
         room[cabinet // index.cabinets] += min(mask.bit_count(), each)
         had[cabinet // index.cabinets] += min(present.get(cabinet, 0).bit_count(), each)
     room = Counter({supernode: min(count, over_all) for supernode, count in room.items()})
-    takes = shares(
+    takes = divide_over_supernodes(
         room, Counter({s: min(n, over_all) for s, n in had.items() if n}), request.nodes, request.supernode_block
     )
     if takes is None:
@@ -84,11 +84,11 @@ def choose_members(
     found: set[int] = set()
     for supernode, take in takes.items():
         here = {cabinet: mask for cabinet, mask in free.items() if cabinet // index.cabinets == supernode}
-        found |= _inside(index, here, present, take, each)
+        found |= _choose_in_supernode(index, here, present, take, each)
     return None if stay and own - found else found
 
 
-def _distributed(
+def _choose_in_blocks(
     index: FreeCapacityIndex,
     request: PlacementRequest,
     free: dict[int, int],
@@ -102,28 +102,28 @@ def _distributed(
     each = limit if domain == 1 else index.nodes
     rooms: dict[int, CabinetCapacity] = {}
     for cabinet in scope:
-        mask, mine, whole = free.get(cabinet, 0), present.get(cabinet, 0).bit_count(), index.whole[cabinet]
+        mask, retained, whole = free.get(cabinet, 0), present.get(cabinet, 0).bit_count(), index.whole[cabinet]
         most = min(mask.bit_count(), each)
         if spares is None:
-            rooms[cabinet] = CabinetCapacity(most, 0, mine)
+            rooms[cabinet] = CabinetCapacity(most, 0, retained)
         elif mask or whole:
             started = (mask & ~whole & ~present.get(cabinet, 0)).bit_count()
-            rooms[cabinet] = CabinetCapacity(most, whole.bit_count(), started, mine)
+            rooms[cabinet] = CabinetCapacity(most, whole.bit_count(), started, retained)
     takes = distribute(
         rooms, request.nodes, spares, cell=request.cabinet_block, block=request.supernode_block,
-        most=limit if domain > 1 else index.shape.of_supernode, cabinets=index.cabinets,
+        most=limit if domain > 1 else index.shape.nodes_per_supernode, cabinets=index.cabinets,
     )  # fmt: skip
     if takes is None:
         return None
     found: set[int] = set()
     for cabinet, count in takes.items():
-        mine = lowest(present.get(cabinet, 0), min(count, present.get(cabinet, 0).bit_count()))
-        others = constrained.tightest_nodes(index, cabinet, free[cabinet] & ~mine, count - mine.bit_count())
-        found |= nodes_in(index, [(cabinet, mine | others)])
+        retained = lowest(present.get(cabinet, 0), min(count, present.get(cabinet, 0).bit_count()))
+        others = constrained.tightest_nodes(index, cabinet, free[cabinet] & ~retained, count - retained.bit_count())
+        found |= nodes_in(index, [(cabinet, retained | others)])
     return found
 
 
-def shares(room: Counter[int], own: Counter[int], wanted: int, block: int) -> dict[int, int] | None:
+def divide_over_supernodes(room: Counter[int], own: Counter[int], wanted: int, block: int) -> dict[int, int] | None:
     """How many members each supernode gets, in whole blocks, so that as many as possible of its own stay."""
     takes: Counter[int] = Counter()
     fits = {supernode: count // block * block for supernode, count in room.items()}
@@ -150,7 +150,7 @@ def shares(room: Counter[int], own: Counter[int], wanted: int, block: int) -> di
     return None if wanted else {supernode: take for supernode, take in takes.items() if take}
 
 
-def _inside(
+def _choose_in_supernode(
     index: FreeCapacityIndex, free: dict[int, int], present: dict[int, int], wanted: int, each: int
 ) -> set[int]:
     """Members in one supernode that has room: its own first, from the cabinets that have the most of them."""
@@ -170,7 +170,7 @@ def _inside(
         else:
             cabinet = min(started or waiting, key=lambda c: (-waiting[c], c))
         count = min(waiting.pop(cabinet), wanted)
-        mine = chosen.pop(cabinet, 0)
-        chosen[cabinet] = mine | constrained.tightest_nodes(index, cabinet, free[cabinet] & ~mine, count)
+        retained = chosen.pop(cabinet, 0)
+        chosen[cabinet] = retained | constrained.tightest_nodes(index, cabinet, free[cabinet] & ~retained, count)
         wanted -= count
     return nodes_in(index, list(chosen.items()))

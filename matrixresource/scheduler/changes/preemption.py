@@ -21,17 +21,19 @@ def victims(ledger: LedgerState, request: PlacementRequest, now: float) -> list[
     They are released one after another on trial, the cheapest first, until it fits; then each that turns out not to be
     needed is kept, the most expensive first.
     """
-    return _victims(ledger, request, now, lambda: choose(ledger, request) is not None)
+    return _find_victims(ledger, request, now, lambda: choose(ledger, request) is not None)
 
 
-def victims_of_growth(
+def growth_victims(
     ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], now: float
 ) -> list[str] | None:
     """The same for an allocation that changes its size."""
-    return _victims(ledger, request, now, lambda: resizing.resize(ledger, name, request, keep) is not None, name)
+    return _find_victims(ledger, request, now, lambda: resizing.resize(ledger, name, request, keep) is not None, name)
 
 
-def suffice(ledger: LedgerState, names: list[str], request: PlacementRequest, name: str, keep: list[int]) -> bool:
+def are_sufficient(
+    ledger: LedgerState, names: list[str], request: PlacementRequest, name: str, keep: list[int]
+) -> bool:
     """Whether these may be preempted and suffice: for a new allocation, or for the existing allocation `name`."""
     allocations = ledger.allocations
     if not all(each in allocations and allocations[each].request.priority < request.priority for each in names):
@@ -54,28 +56,28 @@ def resize(
 ) -> tuple[Placement | None, list[str]]:
     """`resize` for an allocation that may preempt: the new placement, or None, and whom of `victims` it preempted.
     `warm` are its own spares, to become members before free nodes do."""
-    place = _resized(ledger, name, request, keep, warm)
+    place = _try_resize(ledger, name, request, keep, warm)
     if place is not None or not request.preempts:
         return place, []
     evicted = victims() or []
     for other in evicted:
         ledger.release(other)
-    return (_resized(ledger, name, request, keep, warm) if evicted else None), evicted
+    return (_try_resize(ledger, name, request, keep, warm) if evicted else None), evicted
 
 
-def _resized(
+def _try_resize(
     ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], warm: Sequence[int]
 ) -> Placement | None:
-    return ledger.change(name, request, resizing.resize(ledger, name, request, keep, warm))
+    return ledger.replace_placement(name, request, resizing.resize(ledger, name, request, keep, warm))
 
 
-def _victims(
-    ledger: LedgerState, request: PlacementRequest, now: float, fits: Callable[[], bool], spared: str = ""
+def _find_victims(
+    ledger: LedgerState, request: PlacementRequest, now: float, fits: Callable[[], bool], excluded: str = ""
 ) -> list[str] | None:
     work = {
-        name: lost(allocation, now)
+        name: lost_work(allocation, now)
         for name, allocation in ledger.allocations.items()
-        if allocation.request.priority < request.priority and name != spared
+        if allocation.request.priority < request.priority and name != excluded
     }
     with trial(ledger) as released:
         for name in sorted(work, key=lambda name: (work[name], name)):
@@ -84,13 +86,13 @@ def _victims(
                 break
         else:
             return None
-        for name in reversed(list(released.gone)):
+        for name in reversed(list(released.released)):
             released.undo(name)
             if not fits():
                 released(name)
-        return sorted(released.gone, key=lambda name: (work[name], name))
+        return sorted(released.released, key=lambda name: (work[name], name))
 
 
-def lost(allocation: HeldAllocation, now: float) -> float:
+def lost_work(allocation: HeldAllocation, now: float) -> float:
     """The work that an eviction throws away, in weighted NPU-seconds; a restart is charged as a minute."""
     return (now - allocation.since + 60.0) * allocation.request.npus * allocation.request.weight

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from matrixresource.scheduler.changes.minimal_move_layout import choose_members, satisfies
-from matrixresource.scheduler.model.placement_arithmetic import add, masks_of, members_of, nodes_in, normalise
+from matrixresource.scheduler.model.placement_arithmetic import add_members, masks_of, members_of, nodes_in, normalise
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose_unreserved
@@ -23,22 +23,26 @@ def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> 
         if members is None:
             continue
         found = Placement()
-        add(index, found, members, request.npus_per_node, {node: dies & index.dies[node] for node, dies in old.parts})
-        homes = {node // index.shape.of_supernode for node in members}
-        good = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
-        good = {s for s in good if s // index.nodes in scope and s // index.shape.of_supernode in homes}
-        found.spares = list(masks_of(index, set(sorted(good)[: request.spares])).items())
+        add_members(
+            index, found, members, request.npus_per_node, {node: dies & index.dies[node] for node, dies in old.parts}
+        )
+        homes = {node // index.shape.nodes_per_supernode for node in members}
+        reusable_spares = {s for s in spares - members if index.whole[s // index.nodes] >> s % index.nodes & 1}
+        reusable_spares = {
+            s for s in reusable_spares if s // index.nodes in scope and s // index.shape.nodes_per_supernode in homes
+        }
+        found.spares = list(masks_of(index, set(sorted(reusable_spares)[: request.spares])).items())
         missing = request.spares - len(nodes_in(index, found.spares))
         if missing and not place_spares(index, replace(request, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
-        for had, left, wanted, kept in (
+        for held, left, wanted, kept in (
             (old.cpus, index.cpus, request.cpus, found.cpus),
             (old.mem, index.mem, request.mem, found.mem),
         ):
-            free = [(n, min(amount, left[n])) for n, amount in had if n in inside and index.up[n] and left[n]]
+            free = [(n, min(amount, left[n])) for n, amount in held if n in inside and index.up[n] and left[n]]
             kept += trim_amounts(free, wanted, members)
-        if not pools_again(ledger, request, found) or not satisfies(ledger, request, normalise(index, found)):
+        if not replace_pools(ledger, request, found) or not satisfies(ledger, request, normalise(index, found)):
             continue
         rank = (len(members & own), -len(found.cabinets(index.nodes)))
         if best is None or rank > best[0]:
@@ -65,32 +69,32 @@ def trim_amounts(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) ->
     return found
 
 
-def pools_again(ledger: LedgerState, request: PlacementRequest, place: Placement) -> bool:
+def replace_pools(ledger: LedgerState, request: PlacementRequest, place: Placement) -> bool:
     """Find elsewhere the sockets and memory that were on the lost node."""
     cpus = request.cpus - sum(amount for _, amount in place.cpus)
     mem = request.mem - sum(amount for _, amount in place.mem)
     if not cpus and not mem:
         return True
-    index, around = ledger.index, range(ledger.shape.all_nodes)
+    index, nodes = ledger.index, range(ledger.shape.all_nodes)
     if request.required_domain:
         size = ledger.shape.size_of(request.required_domain)
-        kept = place.touched(ledger.shape.nodes)
-        if not kept:
+        cabinets = place.used_cabinets(ledger.shape.nodes)
+        if not cabinets:
             return False  # the domain can no longer be told
-        first = min(kept) * ledger.shape.nodes // size * size
-        around = range(first, first + size)
+        first = min(cabinets) * ledger.shape.nodes // size * size
+        nodes = range(first, first + size)
     for wanted, current, left in ((cpus, place.cpus, index.cpus), (mem, place.mem, index.mem)):
         missing = wanted
-        mine = dict(current)
-        for node in around:
+        amounts = dict(current)
+        for node in nodes:
             if not missing:
                 break
-            room = left[node] - mine.get(node, 0) if index.up[node] else 0
+            room = left[node] - amounts.get(node, 0) if index.up[node] else 0
             if room > 0:
                 take = min(room, missing)
-                mine[node] = mine.get(node, 0) + take
+                amounts[node] = amounts.get(node, 0) + take
                 missing -= take
         if missing:
             return False
-        current[:] = list(mine.items())
+        current[:] = list(amounts.items())
     return True

@@ -8,7 +8,7 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 
 
-def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
+def without_node(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
     """What a placement has on other nodes."""
     cabinet, offset = divmod(node, index.nodes)
     left = ~(1 << offset)
@@ -24,7 +24,7 @@ def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
     return kept
 
 
-def keeps_rules(ledger: LedgerState, request: PlacementRequest, members: set[int], node: int) -> bool:
+def satisfies_constraints(ledger: LedgerState, request: PlacementRequest, members: set[int], node: int) -> bool:
     """Whether a node may join the members, given domain, spread, anti-affinity and affinity."""
     size = ledger.shape.size_of(request.required_domain)
     if members and next(iter(members)) // size != node // size:

@@ -15,9 +15,9 @@ from matrixresource.scheduler.changes.relayout import relayout, scopes_of, trim_
 from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.free_capacity_index import EVEN, FreeCapacityIndex
 from matrixresource.scheduler.model.placement_arithmetic import (
-    add,
-    copied,
-    enough,
+    add_members,
+    copy_placement,
+    has_npus,
     masks_of,
     members_of,
     nodes_in,
@@ -30,7 +30,11 @@ from matrixresource.scheduler.placement import constrained
 from matrixresource.scheduler.placement.choose import choose_unreserved
 from matrixresource.scheduler.placement.named_memory import kept_memory, resized_memory
 from matrixresource.scheduler.placement.preferences import first_that_fits
-from matrixresource.scheduler.placement.reserved_capacity import closed, conflicts_with_reservations, hide_reservations
+from matrixresource.scheduler.placement.reserved_capacity import (
+    conflicts_with_reservations,
+    hide_reservations,
+    nodes_closed,
+)
 from matrixresource.scheduler.placement.spares import place_spares
 
 
@@ -50,7 +54,7 @@ def resize(
                 return None
             return resized_memory(index, request, old)
         return first_that_fits(
-            ledger.shape, request, lambda firm: _with_spares_first(ledger, name, request, firm, keep, warm)
+            ledger.shape, request, lambda strict: _with_spares_first(ledger, name, request, strict, keep, warm)
         )
 
 
@@ -58,7 +62,7 @@ def _with_spares_first(
     ledger: LedgerState,
     name: str,
     request: PlacementRequest,
-    firm: PlacementRequest,
+    strict: PlacementRequest,
     keep: list[int],
     warm: Sequence[int],
 ) -> Placement | None:
@@ -66,45 +70,49 @@ def _with_spares_first(
     none."""
     joined, promoted = members_of(ledger.index, ledger.allocations[name].place), list[int]()
     for node in warm:
-        if len(joined) < request.nodes and repair.keeps_rules(ledger, firm, joined, node):
+        if len(joined) < request.nodes and repair.satisfies_constraints(ledger, strict, joined, node):
             joined.add(node)
             promoted.append(node)
     most, block = len(promoted), max(request.cabinet_block, request.supernode_block)
     for count in sorted({most, most - most % block, 0}, reverse=True):
-        found = _resized(ledger, name, request, firm, keep, promoted[:count])
+        found = _shrink_and_grow(ledger, name, request, strict, keep, promoted[:count])
         if found is not None:
             return found
     return None
 
 
-def _resized(
+def _shrink_and_grow(
     ledger: LedgerState,
     name: str,
     request: PlacementRequest,
-    firm: PlacementRequest,
+    strict: PlacementRequest,
     keep: list[int],
     promoted: Sequence[int],
 ) -> Placement | None:
     index, allocation = ledger.index, ledger.allocations[name]
     old = allocation.place
-    lacking = max(0, allocation.request.spares - len(nodes_in(index, old.spares)))
-    had = _promoted(index, old, promoted)
+    missing_spares = max(0, allocation.request.spares - len(nodes_in(index, old.spares)))
+    with_promoted = _with_promoted(index, old, promoted)
     smaller = changed(
         request,
-        nodes=min(request.nodes, len(members_of(index, had))),
+        nodes=min(request.nodes, len(members_of(index, with_promoted))),
         npus_per_node=min(request.npus_per_node, allocation.request.npus_per_node),
     )
-    less = shrunk(ledger, had, smaller, [*keep, *promoted])
-    if conflicts_with_reservations(ledger, name, less, request.lease_end):
+    shrunk = shrink(ledger, with_promoted, smaller, [*keep, *promoted])
+    if conflicts_with_reservations(ledger, name, shrunk, request.lease_end):
         return None
-    return grown(ledger, less, changed(firm, spares=max(len(nodes_in(index, less.spares)), request.spares - lacking)))
+    return grow(
+        ledger,
+        shrunk,
+        changed(strict, spares=max(len(nodes_in(index, shrunk.spares)), request.spares - missing_spares)),
+    )
 
 
-def _promoted(index: FreeCapacityIndex, place: Placement, spares: Sequence[int]) -> Placement:
+def _with_promoted(index: FreeCapacityIndex, place: Placement, spares: Sequence[int]) -> Placement:
     """The placement with these of its spares as members on whole nodes."""
     if not spares:
         return place
-    found = copied(place)
+    found = copy_placement(place)
     found.spares = list(masks_of(index, nodes_in(index, place.spares) - set(spares)).items())
     found.whole += masks_of(index, set(spares)).items()
     return normalise(index, found)
@@ -122,47 +130,47 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
         raise ValueError(f"{name} has nothing on node {node}")
     if request.mem_by_node:
         return None  # memory of a named node has no substitute
-    kept = repair.without(index, old, node)
+    kept = repair.without_node(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)
-    with closed(index, avoid | {node}), hide_reservations(ledger, request):
+    with nodes_closed(index, avoid | {node}), hide_reservations(ledger, request):
         if not used_nodes(index, kept):
             return choose_unreserved(ledger, request)
         if node in members_of(index, old):
             for stepped_in, spares in _with_spare_promoted(index, kept, request, node, count):
-                found = grown(ledger, stepped_in, changed(request, spares=spares), stayed)
+                found = grow(ledger, stepped_in, changed(request, spares=spares), stayed)
                 if found is not None:
                     return found
         wanted = changed(request, spares=count)
-        return first_that_fits(ledger.shape, wanted, lambda firm: grown(ledger, kept, firm, stayed))
+        return first_that_fits(ledger.shape, wanted, lambda strict: grow(ledger, kept, strict, stayed))
 
 
 def move(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
     """A layout for the new request that keeps as many of the present nodes as possible."""
     allocation = ledger.allocations[name]
-    ledger.give(name, allocation.place)
+    ledger.remove_usage(name, allocation.place)
     try:
         with hide_reservations(ledger, request):
-            return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, allocation.place, firm))
+            return first_that_fits(ledger.shape, request, lambda strict: relayout(ledger, allocation.place, strict))
     finally:
-        ledger.take(name, allocation.place, allocation.request.lease_end)
+        ledger.add_usage(name, allocation.place, allocation.request.lease_end)
 
 
 def can_move(ledger: LedgerState, name: str, request: PlacementRequest, place: Placement) -> bool:
     """Whether a layout that was found earlier is still available."""
     allocation = ledger.allocations[name]
-    ledger.give(name, allocation.place)
+    ledger.remove_usage(name, allocation.place)
     try:
         with hide_reservations(ledger, request):
-            return ledger.index.has(place) and satisfies(ledger, request, place)
+            return ledger.index.is_unallocated(place) and satisfies(ledger, request, place)
     finally:
-        ledger.take(name, allocation.place, allocation.request.lease_end)
+        ledger.add_usage(name, allocation.place, allocation.request.lease_end)
 
 
 def refill(ledger: LedgerState, name: str) -> Placement:
     """Take as many missing spares as possible."""
     allocation = ledger.allocations[name]
-    place = copied(allocation.place)
+    place = copy_placement(allocation.place)
     missing = allocation.request.spares - len(nodes_in(ledger.index, place.spares))
     if missing > 0:
         with hide_reservations(ledger, allocation.request):
@@ -174,7 +182,7 @@ def refill(ledger: LedgerState, name: str) -> Placement:
 # ---- growing
 
 
-def grown(
+def grow(
     ledger: LedgerState, place: Placement, request: PlacementRequest, stayed: set[int] | None = None
 ) -> Placement | None:
     """Add to a placement what it lacks of a request; the index has the placement as taken. `stayed` is as in
@@ -211,19 +219,19 @@ def _with_members(
     ledger: LedgerState, place: Placement, request: PlacementRequest, scope: range, spares: int
 ) -> Placement | None:
     """The placement with the members it lacks, leaving whole nodes for `spares` spares."""
-    found, own = copied(place), members_of(ledger.index, place)
+    found, own = copy_placement(place), members_of(ledger.index, place)
     if request.nodes <= len(own):
         return found
     members = choose_members(ledger, request, own, scope, stay=True, spares=spares)
     if members is None:
         return None
-    add(ledger.index, found, members - own, request.npus_per_node)
+    add_members(ledger.index, found, members - own, request.npus_per_node)
     return found
 
 
 def _with_larger_parts(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
     """Each part enlarged on its node to `per` NPUs, its own dies among them; None if a node is full or closed."""
-    found = copied(place)
+    found = copy_placement(place)
     found.parts = []
     whole: set[int] = set()
     for node, dies in place.parts:
@@ -258,17 +266,19 @@ def _larger_part(free: int, own: int, per: float) -> int | None:
 # ---- shrinking
 
 
-def shrunk(ledger: LedgerState, place: Placement, request: PlacementRequest, keep: list[int]) -> Placement:
+def shrink(ledger: LedgerState, place: Placement, request: PlacementRequest, keep: list[int]) -> Placement:
     index = ledger.index
     members, stay = members_of(index, place), set(keep[: request.nodes])
     if not set(keep) <= members or len(stay) != request.nodes:
         raise ValueError(f"{request.nodes} members must stay, but `keep` names {len(stay)} of {len(members)}")
     found = Placement()
     dies = dict(place.parts) | dict.fromkeys(nodes_in(index, place.whole), index.shape.dies)
-    add(index, found, stay, request.npus_per_node, {node: dies[node] for node in stay})
-    homes = {node // index.shape.of_supernode for node in stay}
+    add_members(index, found, stay, request.npus_per_node, {node: dies[node] for node in stay})
+    homes = {node // index.shape.nodes_per_supernode for node in stay}
     cabinets = {node // index.nodes for node in stay}
-    spares = [node for node in nodes_in(index, place.spares) if not homes or node // index.shape.of_supernode in homes]
+    spares = [
+        node for node in nodes_in(index, place.spares) if not homes or node // index.shape.nodes_per_supernode in homes
+    ]
     spares.sort(key=lambda node: (node // index.nodes not in cabinets, node))
     found.spares = list(masks_of(index, set(spares[: request.spares])).items())
     found.cpus = trim_amounts(place.cpus, request.cpus, stay)
@@ -288,20 +298,22 @@ def _with_spare_promoted(
     A gang over several supernodes is repaired inside the lost member's supernode if possible: once it has no spare
     there, by a free node there, before a spare from another supernode.
     """
-    cabinet, supernode = node // index.nodes, node // index.shape.of_supernode
+    cabinet, supernode = node // index.nodes, node // index.shape.nodes_per_supernode
     sound = {spare: index.shape.dies & ~index.faulty_dies.get(spare, 0) for spare in nodes_in(index, kept.spares)}
-    spares = [spare for spare, dies in sound.items() if index.up[spare] and enough(dies, request.npus_per_node)]
-    spares.sort(key=lambda s: (s // index.shape.of_supernode != supernode, s // index.nodes != cabinet, abs(s - node)))
-    spans = any(each // index.shape.of_supernode != supernode for each in used_nodes(index, kept))
+    spares = [spare for spare, dies in sound.items() if index.up[spare] and has_npus(dies, request.npus_per_node)]
+    spares.sort(
+        key=lambda s: (s // index.shape.nodes_per_supernode != supernode, s // index.nodes != cabinet, abs(s - node))
+    )
+    spans = any(each // index.shape.nodes_per_supernode != supernode for each in used_nodes(index, kept))
     for spare in (*spares, None):
-        if spans and (spare is None or spare // index.shape.of_supernode != supernode):
+        if spans and (spare is None or spare // index.shape.nodes_per_supernode != supernode):
             yield from _with_free_node(index, kept, request, node, count)
             spans = False
         if spare is None:
             return
-        found = copied(kept)
+        found = copy_placement(kept)
         found.spares = list(masks_of(index, nodes_in(index, kept.spares) - {spare}).items())
-        add(index, found, {spare}, request.npus_per_node, sound)
+        add_members(index, found, {spare}, request.npus_per_node, sound)
         yield normalise(index, found), count - 1
 
 
@@ -310,11 +322,11 @@ def _with_free_node(
 ) -> Iterable[tuple[Placement, int]]:
     """The placement with a free whole node of the same supernode as a member, from the fullest cabinet that allows
     it."""
-    supernode = node // index.shape.of_supernode
+    supernode = node // index.shape.nodes_per_supernode
     cabinets = range(supernode * index.cabinets, (supernode + 1) * index.cabinets)
     for cabinet in sorted(cabinets, key=lambda c: (index.whole[c].bit_count(), c)):
         if index.whole[cabinet]:
             free = next(iter(nodes_in(index, [(cabinet, lowest(index.whole[cabinet], 1))])))
-            found = copied(kept)
-            add(index, found, {free}, request.npus_per_node, {free: index.shape.dies})
+            found = copy_placement(kept)
+            add_members(index, found, {free}, request.npus_per_node, {free: index.shape.dies})
             yield normalise(index, found), count

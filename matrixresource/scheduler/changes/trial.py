@@ -9,7 +9,7 @@ from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.model.state import HeldAllocation, LedgerState
 from matrixresource.scheduler.placement.choose import choose
 
-MANY = 16  # from this many allocations on, they are restored several at a time
+RESTORE_GROUPS = 16  # from this many allocations on, they are restored several at a time
 
 
 class Trial:
@@ -17,18 +17,18 @@ class Trial:
 
     def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
-        self.gone: dict[str, HeldAllocation] = {}
+        self.released: dict[str, HeldAllocation] = {}
 
     def __call__(self, name: str) -> None:
-        allocation = self.gone[name] = self.ledger.allocations.pop(name)
-        self.ledger.give(name, allocation.place)
+        allocation = self.released[name] = self.ledger.allocations.pop(name)
+        self.ledger.remove_usage(name, allocation.place)
 
     def undo(self, name: str) -> None:
-        allocation = self.ledger.allocations[name] = self.gone.pop(name)
-        self.ledger.take(name, allocation.place, allocation.request.lease_end)
+        allocation = self.ledger.allocations[name] = self.released.pop(name)
+        self.ledger.add_usage(name, allocation.place, allocation.request.lease_end)
 
     def restore(self) -> None:
-        for name in list(self.gone):
+        for name in list(self.released):
             self.undo(name)
 
     def fits_without(self, names: Iterable[str], request: PlacementRequest) -> bool:
@@ -41,12 +41,12 @@ class Trial:
             self.undo(name)
         return fits
 
-    def whole_of(self, names: list[str]) -> int:
+    def count_whole_nodes(self, names: list[str]) -> int:
         """How many nodes that are entirely free now these would take."""
         index = self.ledger.index
         count, started = 0, set[int]()
         for name in names:
-            place = self.gone[name].place
+            place = self.released[name].place
             for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
                 count += (mask & index.whole[cabinet]).bit_count()
             for node, _ in place.parts:
@@ -57,16 +57,16 @@ class Trial:
     def minimal_subset(self, request: PlacementRequest, tests: float) -> list[str]:
         """Those that must be gone for the request: restores as many as it can within `tests` tests, the largest first,
         several at a time when there are very many."""
-        names = sorted(self.gone, key=lambda each: -self.gone[each].request.npus)
-        stride = max(1, len(names) // MANY)
+        names = sorted(self.released, key=lambda each: -self.released[each].request.npus)
+        stride = max(1, len(names) // RESTORE_GROUPS)
         wanted = request.spares + (request.nodes if request.npus_per_node == self.ledger.shape.npus else 0)
         while True:
             for first in range(0, len(names), stride):
                 tests -= 1
                 if tests < 0:
-                    return list(self.gone)
+                    return list(self.released)
                 some = names[first : first + stride]
-                if wanted and sum(self.ledger.index.left) - self.whole_of(some) < wanted:
+                if wanted and sum(self.ledger.index.whole_counts) - self.count_whole_nodes(some) < wanted:
                     continue  # without these nodes there are too few
                 for name in some:
                     self.undo(name)
@@ -74,8 +74,8 @@ class Trial:
                     for name in some:
                         self(name)
             if stride == 1:
-                return list(self.gone)
-            names = [name for name in names if name in self.gone]
+                return list(self.released)
+            names = [name for name in names if name in self.released]
             stride //= 2
 
 

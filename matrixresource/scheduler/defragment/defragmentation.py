@@ -12,28 +12,28 @@ from dataclasses import dataclass
 from math import inf, lcm
 
 from matrixresource.scheduler.defragment.search import (
-    CHAIN,
-    DIRECT,
-    SETS,
-    WIDE,
+    CHAIN_MAX,
+    DIRECT_STEPS,
+    SETS_MAX,
+    WIDE_NODES,
     EvacuationSearch,
     Fragment,
-    candidates,
+    candidate_sets,
+    candidate_targets,
     executable_order,
+    fragments_by_node,
     immovable_allocations,
-    pieces_of,
-    rooms_of,
-    settle,
+    search_targets,
 )
-from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks, largest_of
+from matrixresource.scheduler.metrics.capacity_metrics import largest_blocks, largest_blocks_of
 from matrixresource.scheduler.model.bitmasks import part_dies
-from matrixresource.scheduler.model.placement_arithmetic import copied, masks_of
+from matrixresource.scheduler.model.placement_arithmetic import copy_placement, masks_of
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
-from matrixresource.scheduler.placement.reserved_capacity import closed
+from matrixresource.scheduler.placement.reserved_capacity import nodes_closed
 
-STEPS = 120_000
+STEPS_MAX = 120_000
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class DefragmentationPlan:
 
 
 @dataclass
-class Plan:
+class EvacuationPlan:
     """The gang's placement and the new placements of those it moves; `moved` counts NPUs. `steps` are in an executable
     order, or empty if only moving all at once works."""
 
@@ -90,14 +90,16 @@ def allow_all(name: str) -> bool:
 
 
 def plan_defragmentation(
-    ledger: LedgerState, request: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
+    ledger: LedgerState, request: PlacementRequest, steps: int = STEPS_MAX, movable: Callable[[str], bool] = allow_all
 ) -> DefragmentationPlan | None:
     """The moves, with as few NPUs as were found, after which the gang fits: for a refused request, or for a block
     given as `PlacementRequest(nodes, required_domain="cabinet")` or `"supernode"`. None if there is nothing to do or
     no way was found within the limit of steps. Only allocations that are `movable` move. Whole nodes only; nothing
     is changed."""
     found = (
-        None if choose(ledger, request) is not None else plan(ledger, request, steps, one_by_one=True, movable=movable)
+        None
+        if choose(ledger, request) is not None
+        else plan_evacuation(ledger, request, steps, sequential=True, movable=movable)
     )
     if found is None:
         return None
@@ -106,7 +108,7 @@ def plan_defragmentation(
         PlacementMove(name, ledger.allocations[name].place, new, npus[name]) for name, new in found.moves.items()
     )
     before = largest_blocks(ledger.index)[request.required_domain]
-    after = largest_of(_whole_after(ledger, found.moves), ledger.shape)[request.required_domain]
+    after = largest_blocks_of(_whole_after(ledger, found.moves), ledger.shape)[request.required_domain]
     return DefragmentationPlan(
         request.nodes, request.required_domain, found.place, before, after, found.moved, moves, found.steps, found.exact
     )
@@ -131,14 +133,14 @@ def _whole_after(ledger: LedgerState, moves: dict[str, Placement]) -> list[int]:
     return found
 
 
-def plan(
+def plan_evacuation(
     ledger: LedgerState,
     request: PlacementRequest,
-    steps: int = STEPS,
+    steps: int = STEPS_MAX,
     *,
-    one_by_one: bool = False,
+    sequential: bool = False,
     movable: Callable[[str], bool] = allow_all,
-) -> Plan | None:
+) -> EvacuationPlan | None:
     """How to make room, or None if no plan was found. Gangs of whole nodes only; nothing is changed.
 
     All moves happen at once unless they are to be made `one_by_one`.
@@ -151,68 +153,76 @@ def plan(
         or request.nodes % lcm(request.supernode_block, request.cabinet_block)
     ):
         return None
-    promised = ledger.promises.between(-inf, inf).nodes(ledger.index) if ledger.promises else set[int]()
-    with closed(ledger.index, request.excluded_nodes | promised):
-        return _plan_on_open_nodes(ledger, request, steps, one_by_one, movable)
+    promised = (
+        ledger.reserved_capacity.between(-inf, inf).nodes(ledger.index) if ledger.reserved_capacity else set[int]()
+    )
+    with nodes_closed(ledger.index, request.excluded_nodes | promised):
+        return _search_plan(ledger, request, steps, sequential, movable)
 
 
-def _plan_on_open_nodes(
-    ledger: LedgerState, request: PlacementRequest, steps: int, one_by_one: bool, movable: Callable[[str], bool]
-) -> Plan | None:
-    search = EvacuationSearch(ledger, list(ledger.index.dies), pieces_of(ledger), rooms_of(ledger), one_by_one)
-    for there in search.pieces.values():
-        for piece in there:
-            search.of.setdefault(piece.name, []).append(piece)
-    search.bound = immovable_allocations(ledger) | {name for name in ledger.allocations if not movable(name)}
-    search.chain = CHAIN if steps >= DIRECT else 0
-    for lower, nodes in candidates(ledger, request, search.pieces, search.bound, steps):
-        if lower >= search.best or search.steps > steps:
+def _search_plan(
+    ledger: LedgerState, request: PlacementRequest, steps: int, sequential: bool, movable: Callable[[str], bool]
+) -> EvacuationPlan | None:
+    search = EvacuationSearch(
+        ledger, list(ledger.index.dies), fragments_by_node(ledger), candidate_targets(ledger), sequential
+    )
+    for fragments in search.fragments.values():
+        for fragment in fragments:
+            search.fragments_of.setdefault(fragment.name, []).append(fragment)
+    search.immovable = immovable_allocations(ledger) | {name for name in ledger.allocations if not movable(name)}
+    search.chain = CHAIN_MAX if steps >= DIRECT_STEPS else 0
+    for lower, nodes in candidate_sets(ledger, request, search.fragments, search.immovable, steps):
+        if lower >= search.best_cost or search.steps > steps:
             break
         search.reserved = frozenset(nodes)
-        waiting = sorted((p for node in nodes for p in search.pieces.get(node, ())), key=lambda p: (-p.npus, p.name))
-        for piece in waiting:
-            search.dies[piece.node] |= piece.dies
-        settle(search, waiting, 0.0, {}, steps, 0)
-        for piece in waiting:
-            search.dies[piece.node] &= ~piece.dies
-    if search.won is None:
+        waiting = sorted((p for node in nodes for p in search.fragments.get(node, ())), key=lambda p: (-p.npus, p.name))
+        for fragment in waiting:
+            search.dies[fragment.node] |= fragment.dies
+        search_targets(search, waiting, 0.0, {}, steps, 0)
+        for fragment in waiting:
+            search.dies[fragment.node] &= ~fragment.dies
+    if search.best_solution is None:
         return None
-    made = _plan(ledger, *search.won)
+    plan = _build_plan(ledger, *search.best_solution)
     cut = (request.cabinet_block > 1 and request.required_domain != "cabinet") or (
         request.supernode_block > 1 and not request.required_domain
     )
-    made.exact = search.steps <= steps and 8 * steps >= SETS and ledger.shape.all_nodes <= WIDE and not cut
-    return made
+    plan.exact = search.steps <= steps and 8 * steps >= SETS_MAX and ledger.shape.all_nodes <= WIDE_NODES and not cut
+    return plan
 
 
-def _plan(ledger: LedgerState, nodes: frozenset[int], moved: dict[Fragment, int]) -> Plan:
+def _build_plan(ledger: LedgerState, nodes: frozenset[int], moved: dict[Fragment, int]) -> EvacuationPlan:
     """The placements after everybody has moved at once."""
     shape = ledger.shape
     dies = list(ledger.index.dies)
-    for piece in moved:
-        dies[piece.node] |= piece.dies
+    for fragment in moved:
+        dies[fragment.node] |= fragment.dies
     places: dict[str, Placement] = {}
-    for piece, node in sorted(moved.items(), key=lambda entry: (-entry[0].npus, entry[0].name, entry[0].node)):
-        if piece.name not in places:
-            places[piece.name] = copied(ledger.allocations[piece.name].place)
-        place = places[piece.name]
-        bits = part_dies(dies[node], piece.npus)
+    for fragment, node in sorted(moved.items(), key=lambda entry: (-entry[0].npus, entry[0].name, entry[0].node)):
+        if fragment.name not in places:
+            places[fragment.name] = copy_placement(ledger.allocations[fragment.name].place)
+        place = places[fragment.name]
+        bits = part_dies(dies[node], fragment.npus)
         dies[node] &= ~bits
-        _shift(place, piece, node, bits, shape.nodes, shape.npus)
+        _move_fragment(place, fragment, node, bits, shape.nodes, shape.npus)
     steps = tuple(
-        MigrationStep(piece.name, piece.node, moved[piece], piece.npus) for piece in executable_order(ledger, moved)
+        MigrationStep(fragment.name, fragment.node, moved[fragment], fragment.npus)
+        for fragment in executable_order(ledger, moved)
     )
-    return Plan(
-        Placement(whole=list(masks_of(ledger.index, nodes).items())), places, sum(piece.npus for piece in moved), steps
+    return EvacuationPlan(
+        Placement(whole=list(masks_of(ledger.index, nodes).items())),
+        places,
+        sum(fragment.npus for fragment in moved),
+        steps,
     )
 
 
-def _shift(place: Placement, piece: Fragment, node: int, bits: int, nodes: int, npus: int) -> None:
-    if piece.npus < npus:
-        place.parts = [(n, d) for n, d in place.parts if n != piece.node] + [(node, bits)]
+def _move_fragment(place: Placement, fragment: Fragment, node: int, bits: int, nodes: int, npus: int) -> None:
+    if fragment.npus < npus:
+        place.parts = [(n, d) for n, d in place.parts if n != fragment.node] + [(node, bits)]
         return
     masks = dict(place.whole)
-    cabinet, offset = divmod(piece.node, nodes)
+    cabinet, offset = divmod(fragment.node, nodes)
     masks[cabinet] &= ~(1 << offset)
     cabinet, offset = divmod(node, nodes)
     masks[cabinet] = masks.get(cabinet, 0) | 1 << offset

@@ -18,7 +18,7 @@ from matrixresource.scheduler.placement.affinity import AffinityFilter
 Holders = dict[int, dict[str, int]]
 
 
-def holders(ledger: LedgerState, cabinets: range | set[int]) -> Holders:
+def holders_by_node(ledger: LedgerState, cabinets: range | set[int]) -> Holders:
     """For each node of these cabinets, who holds which dies, spares included."""
     shape, index = ledger.shape, ledger.index
     found: Holders = {}
@@ -51,39 +51,39 @@ class DomainEvacuation:
                     spread[name] = spread.get(name, 0) + 1
         self.npus = {name: ledger.allocations[name].request.npus for name in spread}
         self.share = {name: npus / spread[name] for name, npus in self.npus.items()}
-        self.short = wanted - sum(index.whole[cabinet].bit_count() for cabinet in cabinets)
-        self.possible = 0 < self.short <= len(self.owners)
+        self.missing = wanted - sum(index.whole[cabinet].bit_count() for cabinet in cabinets)
+        self.is_possible = 0 < self.missing <= len(self.owners)
         self.shares = {node: sum(map(self.share.__getitem__, names)) for node, names in self.owners.items()}
-        self.least = sum(sorted(self.shares.values())[: self.short])
+        self.lower_bound = sum(sorted(self.shares.values())[: self.missing])
 
     def search(self, below: float, effort: int) -> tuple[frozenset[str], float, bool]:
         """(allocations to evict, their NPUs, whether the effort sufficed to prove it optimal); infinite cost if nothing
         is below `below`."""
-        self.best, self.cost, self.left = frozenset[str](), below, effort
+        self.best, self.best_cost, self.steps_left = frozenset[str](), below, effort
         self._branch(frozenset(), 0.0, self.owners)
-        return self.best, self.cost if self.best else float("inf"), self.left > 0
+        return self.best, self.best_cost if self.best else float("inf"), self.steps_left > 0
 
     def _branch(self, names: frozenset[str], cost: float, waiting: dict[int, frozenset[str]]) -> None:
         """`waiting` are the nodes not decided yet."""
-        self.left -= 1
+        self.steps_left -= 1
         further: dict[int, frozenset[str]] = {}
         for node, owners in waiting.items():
             rest = owners - names if names else owners
             if rest:
                 further[node] = rest
-        short = self.short - (len(waiting) - len(further))
+        short = self.missing - (len(waiting) - len(further))
         if short <= 0:
-            if cost < self.cost:
-                self.best, self.cost = names, cost
+            if cost < self.best_cost:
+                self.best, self.best_cost = names, cost
             return
-        if self.left <= 0 and self.best:
+        if self.steps_left <= 0 and self.best:
             return
         share, shares = self.share, self.shares
         bounds = sorted(
             (shares[node] if len(rest) == len(self.owners[node]) else sum(map(share.__getitem__, rest)), node)
             for node, rest in further.items()
         )
-        if len(bounds) < short or cost + sum(bound for bound, _ in bounds[:short]) >= self.cost:
+        if len(bounds) < short or cost + sum(bound for bound, _ in bounds[:short]) >= self.best_cost:
             return
         node = min(bounds[: short + 4], key=lambda entry: (self._npus(further[entry[1]]), entry))[1]
         self._branch(names | further[node], cost + self._npus(further[node]), waiting)

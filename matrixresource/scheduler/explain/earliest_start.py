@@ -7,7 +7,7 @@ from math import inf
 
 from matrixresource.scheduler.changes import advance_reservation
 from matrixresource.scheduler.changes.trial import trial
-from matrixresource.scheduler.explain.release_set import domain_of_whole, possible
+from matrixresource.scheduler.explain.release_set import fits_empty_cluster, whole_node_domain_size
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement import constrained
@@ -15,45 +15,47 @@ from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.choose import choose
 
 
-def earliest(ledger: LedgerState, request: PlacementRequest, now: float) -> float | None:
+def earliest_start(ledger: LedgerState, request: PlacementRequest, now: float) -> float | None:
     """The first moment at which it fits if every lease ends as declared; None if that never happens.
 
     With reservations around, it must fit for its whole duration.
     """
-    if not possible(ledger.shape, request):
+    if not fits_empty_cluster(ledger.shape, request):
         return None
-    if ledger.promises:
-        with advance_reservation.without_promises(ledger):
-            least = now if choose(ledger, request) is not None else earliest(ledger, request, now)
-        return None if least is None else advance_reservation.first_start(ledger, request, now, least)
-    if size := domain_of_whole(ledger, request):
-        moment = _when_empty(ledger, request, size)
+    if ledger.reserved_capacity:
+        with advance_reservation.ignoring_reservations(ledger):
+            least = now if choose(ledger, request) is not None else earliest_start(ledger, request, now)
+        return None if least is None else advance_reservation.earliest_start(ledger, request, now, least)
+    if size := whole_node_domain_size(ledger, request):
+        moment = _earliest_when_empty(ledger, request, size)
     elif request.required_domain and request.nodes > 1:
-        moment = _in_a_domain(ledger, request, ledger.shape.size_of(request.required_domain))
+        moment = _earliest_in_domain(ledger, request, ledger.shape.size_of(request.required_domain))
     else:
-        missing = _missing(ledger, request, range(ledger.shape.all_cabinets))
-        moment = _first(ledger, ledger.allocations, inf, lambda: choose(ledger, request) is not None, missing)
+        missing = _missing_nodes(ledger, request, range(ledger.shape.all_cabinets))
+        moment = _first_fitting_departure(
+            ledger, ledger.allocations, inf, lambda: choose(ledger, request) is not None, missing
+        )
     return None if moment == inf else max(moment, now)
 
 
-def _when_empty(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
+def _earliest_when_empty(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
     """For requests that fit as soon as some domain has enough entirely free nodes."""
-    wanted, until, best = request.nodes + request.spares, _ready(ledger, request), inf
+    wanted, until, best = request.nodes + request.spares, _ready_times(ledger, request), inf
     for first in range(0, ledger.shape.all_nodes, size):
         best = min(best, sorted(until[first : first + size])[wanted - 1])
     return best
 
 
-def _in_a_domain(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
+def _earliest_in_domain(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
     """For any constraints inside one cabinet or supernode: try the domains one by one, those that can be ready
     first."""
     nodes = ledger.shape.nodes
     if size == ledger.shape.all_nodes:
         scope = range(ledger.shape.all_cabinets)
-        return _first(
-            ledger, ledger.allocations, inf, _fits_in(ledger, request, scope), _missing(ledger, request, scope)
+        return _first_fitting_departure(
+            ledger, ledger.allocations, inf, _fit_test(ledger, request, scope), _missing_nodes(ledger, request, scope)
         )
-    until = _ready(ledger, request)
+    until = _ready_times(ledger, request)
     named = {
         other
         for rule in (request.anti_affinity, request.affinity)
@@ -68,27 +70,27 @@ def _in_a_domain(ledger: LedgerState, request: PlacementRequest, size: int) -> f
             break
         scope = range(first // nodes, (first + size) // nodes)
         names = named.union(*(ledger.tenants[cabinet] for cabinet in scope))
-        fits, missing = _fits_in(ledger, request, scope), _missing(ledger, request, scope)
-        best = min(best, _first(ledger, names, best, fits, missing))
+        fits, missing = _fit_test(ledger, request, scope), _missing_nodes(ledger, request, scope)
+        best = min(best, _first_fitting_departure(ledger, names, best, fits, missing))
     return best
 
 
-def _fits_in(ledger: LedgerState, request: PlacementRequest, scope: range) -> Callable[[], bool]:
+def _fit_test(ledger: LedgerState, request: PlacementRequest, scope: range) -> Callable[[], bool]:
     def fits() -> bool:
         allowed = AffinityFilter(ledger, request)
-        return not allowed.nothing and constrained.in_scope(ledger, request, scope, allowed) is not None
+        return not allowed.is_unsatisfiable and constrained.choose_in_scope(ledger, request, scope, allowed) is not None
 
     return fits
 
 
-def _missing(ledger: LedgerState, request: PlacementRequest, scope: range) -> int:
+def _missing_nodes(ledger: LedgerState, request: PlacementRequest, scope: range) -> int:
     """How many whole nodes these cabinets lack for the request."""
     wanted = request.spares + (request.nodes if request.npus_per_node == ledger.shape.npus else 0)
     whole = ledger.index.whole
     return wanted - sum([whole[cabinet].bit_count() for cabinet in scope]) if wanted else 0
 
 
-def _ready(ledger: LedgerState, request: PlacementRequest) -> list[float]:
+def _ready_times(ledger: LedgerState, request: PlacementRequest) -> list[float]:
     """For each node, a time before which it has no room for a member: when its last tenant leaves or, for parts, its
     first."""
     shape, index = ledger.shape, ledger.index
@@ -113,7 +115,9 @@ def _ready(ledger: LedgerState, request: PlacementRequest) -> list[float]:
     return until
 
 
-def _first(ledger: LedgerState, names: Iterable[str], before: float, fits: Callable[[], bool], missing: int) -> float:
+def _first_fitting_departure(
+    ledger: LedgerState, names: Iterable[str], before: float, fits: Callable[[], bool], missing: int
+) -> float:
     """The first moment at which it fits as these leave; infinite if not before `before`. Searches in growing strides,
     then by bisection.
 
@@ -126,9 +130,9 @@ def _first(ledger: LedgerState, names: Iterable[str], before: float, fits: Calla
         len(leaving),
     )  # it does not fit when the first `low` have left, and if at all, then with the first `high`
     with trial(ledger) as released:
-        while low < high and missing > (given := _nodes_of(ledger.allocations[leaving[low][1]].request)):
+        while low < high and missing > (released_nodes := _nodes_max(ledger.allocations[leaving[low][1]].request)):
             released(leaving[low][1])
-            missing -= given
+            missing -= released_nodes
             low += 1
         step = 1
         while low < high:
@@ -146,6 +150,6 @@ def _first(ledger: LedgerState, names: Iterable[str], before: float, fits: Calla
     return inf
 
 
-def _nodes_of(request: PlacementRequest) -> int:
+def _nodes_max(request: PlacementRequest) -> int:
     """The most nodes on which an allocation can hold anything."""
     return request.nodes + request.spares

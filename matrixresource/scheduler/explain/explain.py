@@ -23,12 +23,12 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
-from matrixresource.scheduler.placement.named_memory import memory_short
+from matrixresource.scheduler.placement.named_memory import memory_shortages
 from matrixresource.scheduler.placement.reserved_capacity import hide_reservations
 from matrixresource.topology.compiled import CompiledTopology
 
 DOMAINS_SHOWN = 16
-NARROW = 128  # the largest machine, in nodes, on which moves are searched without being asked for
+NARROW_NODES = 128  # the largest machine, in nodes, on which moves are searched without being asked for
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class SearchBudget:
 
 
 QUICK = SearchBudget(release=6, moves=10, wide=False)
-THOROUGH = SearchBudget(release=50_000, moves=defragmentation.STEPS, wide=True)
+THOROUGH = SearchBudget(release=50_000, moves=defragmentation.STEPS_MAX, wide=True)
 
 
 @dataclass(frozen=True)
@@ -90,47 +90,47 @@ class PlacementExplanation:
     """`place` if it fits now, with the failure impacts in `radius`; otherwise why not and what would help."""
 
     place: Placement | None
-    why: tuple[DomainDiagnosis, ...] = ()
-    changes: tuple[Suggestion, ...] = ()
-    earliest: float | None = None
-    radius: tuple[FailureImpact, ...] = ()
+    diagnoses: tuple[DomainDiagnosis, ...] = ()
+    suggestions: tuple[Suggestion, ...] = ()
+    earliest_start: float | None = None
+    blast_radius: tuple[FailureImpact, ...] = ()
 
 
-def answer(
+def explain_placement(
     ledger: LedgerState,
     request: PlacementRequest,
     now: float,
-    effort: SearchBudget = QUICK,
+    budget: SearchBudget = QUICK,
     topologies: Sequence[CompiledTopology] = (),
 ) -> PlacementExplanation:
     """Everything that can be said about a request. `topologies`: the graphs of the supernodes, in order; without them
     `radius` has no switches."""
     place = choose(ledger, request)
     if place is not None:
-        return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place, topologies))
+        return PlacementExplanation(place, earliest_start=now, blast_radius=blast_radius(ledger, place, topologies))
     return PlacementExplanation(
         None,
-        blocking_domains(ledger, request),
-        tuple(changes(ledger, request, now, effort)),
-        earliest_start.earliest(ledger, request, now),
+        diagnose_domains(ledger, request),
+        tuple(suggest_changes(ledger, request, now, budget)),
+        earliest_start.earliest_start(ledger, request, now),
     )
 
 
 # ---- why not
 
 
-def blocking_domains(ledger: LedgerState, request: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
+def diagnose_domains(ledger: LedgerState, request: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
     """The domains closest to fitting it, best first."""
     shape = ledger.shape
-    size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
+    size = shape.nodes if request.required_domain == "cabinet" else shape.nodes_per_supernode
     allowed = AffinityFilter(ledger, request)
     ruled = bool(allowed) or request.npus_per_node != shape.npus
     firsts = emptiest_domains(ledger, size, DOMAINS_SHOWN * (4 if ruled else 1))
-    if not (allowed or request.excluded_nodes or ledger.promises):
+    if not (allowed or request.excluded_nodes or ledger.reserved_capacity):
         found = [_diagnose_by_count(ledger, request, first, size) for first in firsts]
     else:
         with hide_reservations(ledger, request):
-            shown = [_rooms(ledger, request, first, size) for first in firsts]
+            shown = [_nodes_with_room(ledger, request, first, size) for first in firsts]
         rooms = zip(firsts, shown, strict=True)
         found = [_diagnose_by_node(ledger, request, first, size, allowed, room) for first, room in rooms]
     found.sort(key=lambda domain: (domain.short, domain.number))
@@ -141,16 +141,16 @@ def _diagnose_by_count(ledger: LedgerState, request: PlacementRequest, first: in
     """For requests without constraints on single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
-    rooms = _rooms(ledger, request, first, size)
+    rooms = _nodes_with_room(ledger, request, first, size)
     room, nodes = sum(rooms), ledger.shape.nodes
     cut = sum(
         sum(rooms[at : at + nodes]) % request.cabinet_block
         for at in (range(0, size, nodes) if request.cabinet_block > 1 else ())
     )
-    return _domain(ledger, request, first, size, room, cut, {"down": down, "allocated": size - down - room})
+    return _diagnosis(ledger, request, first, size, room, cut, {"down": down, "allocated": size - down - room})
 
 
-def _rooms(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> list[bool]:
+def _nodes_with_room(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> list[bool]:
     """For each node, whether it has room for a member."""
     free = ledger.index.free[first : first + size]
     if request.npus_per_node >= 1:
@@ -166,15 +166,15 @@ def _diagnose_by_node(
     usable: dict[int, int] = {}
     nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
     down = ledger.index.free[first : first + size].count(-1)
-    if request.excluded_nodes or ledger.promises:
-        hidden = _rooms(ledger, request, first, size)
-        for node, (room, beside) in enumerate(zip(hidden, shown, strict=True), first):
-            if room and not beside:
+    if request.excluded_nodes or ledger.reserved_capacity:
+        hidden = _nodes_with_room(ledger, request, first, size)
+        for node, (room, usable_now) in enumerate(zip(hidden, shown, strict=True), first):
+            if room and not usable_now:
                 what = "avoid" if node in request.excluded_nodes else "promised"
                 obstacles[what] = obstacles.get(what, 0) + 1
     current = size - down - sum(hidden)
-    for node, beside in enumerate(shown, first):
-        if beside:
+    for node, usable_now in enumerate(shown, first):
+        if usable_now:
             if ruled and not allowed(node):
                 what = "anti_affinity" if request.anti_affinity else "affinity"
                 obstacles[what] = obstacles.get(what, 0) + 1
@@ -182,10 +182,10 @@ def _diagnose_by_node(
                 usable[node // nodes] = usable.get(node // nodes, 0) + 1
     obstacles.update(down=down, allocated=current)
     cut = sum(count % request.cabinet_block for count in usable.values())
-    return _domain(ledger, request, first, size, size - sum(obstacles.values()), cut, obstacles)
+    return _diagnosis(ledger, request, first, size, size - sum(obstacles.values()), cut, obstacles)
 
 
-def _domain(
+def _diagnosis(
     ledger: LedgerState,
     request: PlacementRequest,
     first: int,
@@ -203,13 +203,13 @@ def _domain(
         usable = max(1, size // each) * request.spread.most
         obstacles["spread"] = max(0, room - usable)
         room = min(room, usable)
-    around = range(first, first + size) if request.required_domain else range(ledger.shape.all_nodes)
+    nodes = range(first, first + size) if request.required_domain else range(ledger.shape.all_nodes)
     for what, wanted, left in (("cpus", request.cpus, index.cpus), ("mem", request.mem, index.mem)):
         if wanted:
-            obstacles[what] = max(0, wanted - sum(left[node] for node in around if index.up[node]))
+            obstacles[what] = max(0, wanted - sum(left[node] for node in nodes if index.up[node]))
     if request.mem_by_node:
-        named = memory_short(index, request)
-        obstacles["mem"] = sum(asked - there for node, (asked, there) in named.items() if node in around)
+        named = memory_shortages(index, request)
+        obstacles["mem"] = sum(asked - there for node, (asked, there) in named.items() if node in nodes)
     cabinets = range(first // ledger.shape.nodes, (first + size) // ledger.shape.nodes)
     spares = request.spares - sum(index.whole[cabinet].bit_count() for cabinet in cabinets) if request.spares else 0
     if spares > 0 and request.npus_per_node < ledger.shape.npus:
@@ -222,22 +222,24 @@ def _domain(
 # ---- what would help
 
 
-def changes(ledger: LedgerState, request: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
+def suggest_changes(
+    ledger: LedgerState, request: PlacementRequest, now: float, budget: SearchBudget
+) -> Iterator[Suggestion]:
     """The smallest change found of each kind that helps."""
-    exact = request.unconstrained or request.nodes <= relaxation.FEW
+    exact = request.unconstrained or request.nodes <= relaxation.EXHAUSTIVE_MAX
     if nodes := relaxation.most_nodes(ledger, request):
         yield Suggestion("fewer", nodes=nodes, exact=exact)
     if not request.nodes and (pools := relaxation.most_pools(ledger, request)) is not None:
         yield Suggestion("fewer", cpus=pools.cpus, mem=pools.mem, exact=True)
-    for rule, to, _ in relaxation.relaxed(ledger, request):
+    for rule, to, _ in relaxation.relaxations(ledger, request):
         yield Suggestion("relax", rule=rule, to=to, exact=exact)
-    small = request.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW
-    if effort.wide or small:
-        moving = defragmentation.plan_defragmentation(ledger, request, effort.moves)
+    small = request.nodes <= ledger.shape.nodes and ledger.shape.all_nodes <= NARROW_NODES
+    if budget.wide or small:
+        moving = defragmentation.plan_defragmentation(ledger, request, budget.moves)
         if moving is not None:
             names = tuple(sorted(move.name for move in moving.moves))
             yield Suggestion("move", names=names, npus=moving.npus, exact=moving.exact, plan=moving)
-    if (release := release_set.least(ledger, request, effort.release)) is not None:
+    if (release := release_set.find_release_set(ledger, request, budget.release)) is not None:
         yield Suggestion("release", names=release.names, npus=release.npus, exact=release.exact)
     if any(allocation.request.priority < request.priority for allocation in ledger.allocations.values()):
         names = tuple(sorted(preemption.victims(ledger, request, now) or ()))

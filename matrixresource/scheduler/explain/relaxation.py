@@ -14,22 +14,24 @@ from math import lcm
 from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
-from matrixresource.scheduler.placement.named_memory import memory_short
+from matrixresource.scheduler.placement.named_memory import memory_shortages
 
-FEW = 8  # numbers up to this are tried one by one
+EXHAUSTIVE_MAX = 8  # numbers up to this are tried one by one
 
 
 def most_nodes(ledger: LedgerState, request: PlacementRequest) -> int:
     """The most nodes, in whole blocks and cells, that fit under the same constraints; 0 for none."""
     step = lcm(request.supernode_block, request.cabinet_block)
-    return step * _most((request.nodes - 1) // step, lambda count: _fits(ledger, request.with_nodes(count * step)))
+    return step * _largest_fitting(
+        (request.nodes - 1) // step, lambda count: _fits(ledger, request.with_nodes(count * step))
+    )
 
 
 def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementRequest | None:
     """A request for sockets and memory alone, with the amounts available where most of it fits; None for nothing."""
     shape, index = ledger.shape, ledger.index
     if request.mem_by_node:
-        short = memory_short(index, request)
+        short = memory_shortages(index, request)
         left = ((node, short[node][1] if node in short else gib) for node, gib in request.mem_by_node)
         by_node = tuple((node, gib) for node, gib in left if gib)
         return replace(request, mem=sum(gib for _, gib in by_node), mem_by_node=by_node) if by_node else None
@@ -44,17 +46,17 @@ def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementReque
     return less if best[0] and _fits(ledger, less) else None
 
 
-def relaxed(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
+def relaxations(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
     """(constraint, the value it would need, the changed request) for each single constraint whose relaxation
     suffices."""
     for rule, steps in (
-        ("within", _levels(ledger, request)),
-        ("spread", _spreads(ledger, request)),
-        ("spares", _spares(ledger, request)),
+        ("within", _relaxed_levels(ledger, request)),
+        ("spread", _relaxed_spreads(ledger, request)),
+        ("spares", _fewer_spares(ledger, request)),
         ("block", iter([("1", replace(request, supernode_block=1))] if request.supernode_block > 1 else [])),
         ("cell", iter([("1", replace(request, cabinet_block=1))] if request.cabinet_block > 1 else [])),
-        ("anti_affinity", _without(request, "anti_affinity")),
-        ("affinity", _without(request, "affinity")),
+        ("anti_affinity", _without_others(request, "anti_affinity")),
+        ("affinity", _without_others(request, "affinity")),
         ("avoid", iter([("", replace(request, excluded_nodes=frozenset()))] if request.excluded_nodes else [])),
     ):
         for to, changed in steps:
@@ -67,10 +69,10 @@ def _fits(ledger: LedgerState, request: PlacementRequest) -> bool:
     return choose(ledger, request) is not None
 
 
-def _most(high: int, fits: Callable[[int], bool]) -> int:
+def _largest_fitting(high: int, fits: Callable[[int], bool]) -> int:
     """The largest number from 1 to `high` that fits, 0 for none. Beyond `FEW` this assumes that less fits whenever more
     does."""
-    if high <= FEW:
+    if high <= EXHAUSTIVE_MAX:
         return next((count for count in range(high, 0, -1) if fits(count)), 0)
     low, high = 0, high + 1
     while low < high - 1:
@@ -82,14 +84,14 @@ def _most(high: int, fits: Callable[[int], bool]) -> int:
     return low
 
 
-def _levels(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+def _relaxed_levels(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if request.required_domain == "cabinet":
         yield "supernode", replace(request, required_domain="supernode")
     if request.required_domain == "cabinet" or (request.required_domain and ledger.shape.supernodes > 1):
         yield "", replace(request, required_domain="")
 
 
-def _spreads(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+def _relaxed_spreads(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if request.spread is None or not request.spread.required:
         return
     over, most = request.spread.over, request.spread.most
@@ -99,24 +101,24 @@ def _spreads(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[s
         return replace(request, spread=DomainConstraint(over, allowed))
 
     if high > most:
-        fewer = _most(high - most, lambda less: _fits(ledger, spread(high - less + 1)))
+        fewer = _largest_fitting(high - most, lambda less: _fits(ledger, spread(high - less + 1)))
         if fewer:
             yield str(high - fewer + 1), spread(high - fewer + 1)
     yield "", replace(request, spread=None)
 
 
-def _spares(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
+def _fewer_spares(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, PlacementRequest]]:
     if request.spares:
-        left = _most(request.spares - 1, lambda count: _fits(ledger, replace(request, spares=count)))
+        left = _largest_fitting(request.spares - 1, lambda count: _fits(ledger, replace(request, spares=count)))
         yield str(left), replace(request, spares=left)
 
 
-def _without(request: PlacementRequest, key: str) -> Iterator[tuple[str, PlacementRequest]]:
+def _without_others(request: PlacementRequest, key: str) -> Iterator[tuple[str, PlacementRequest]]:
     """The allocations kept in the rule, by name: from all but one down to none."""
     rule: DomainConstraint | None = getattr(request, key)
     if rule is None or not rule.required:
         return
-    for kept in range(len(rule.others) - 1, 0, -1) if len(rule.others) <= FEW else ():
+    for kept in range(len(rule.others) - 1, 0, -1) if len(rule.others) <= EXHAUSTIVE_MAX else ():
         for others in combinations(rule.others, kept):
             yield ",".join(others), replace(request, **{key: replace(rule, others=others)})  # type: ignore[arg-type]
     yield "", replace(request, **{key: None})  # type: ignore[arg-type]

@@ -83,7 +83,7 @@ def blast_radius(
     if not total:
         return ()
     found = []
-    for over, size in (("node", 1), ("cabinet", shape.nodes), ("supernode", shape.of_supernode)):
+    for over, size in (("node", 1), ("cabinet", shape.nodes), ("supernode", shape.nodes_per_supernode)):
         members, current = Counter[int](), Counter[int]()
         for node, count in npus.items():
             members[node // size] += 1
@@ -92,7 +92,7 @@ def blast_radius(
     worst: dict[str, float] = {}
     of_supernode: dict[int, dict[int, float]] = {}
     for node, count in npus.items():
-        of_supernode.setdefault(node // shape.of_supernode, {})[node % shape.of_supernode] = count
+        of_supernode.setdefault(node // shape.nodes_per_supernode, {})[node % shape.nodes_per_supernode] = count
     for number, topology in enumerate(topologies):
         here, losses = of_supernode.get(number, {}), switch_losses(topology, shape.nodes)
         if not here:

@@ -44,10 +44,10 @@ class CapacitySnapshot:
     fragmentation: dict[str, float]
 
 
-def views(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
+def capacity_snapshot(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
     """All metrics at once. `sizes` are the blocks, in nodes, counted inside supernodes; cabinets have every size."""
     index, shape = ledger.index, ledger.shape
-    whole, dies_free, largest = sum(index.left), free_dies(index), largest_blocks(index)
+    whole, dies_free, largest = sum(index.whole_counts), free_dies(index), largest_blocks(index)
     return CapacitySnapshot(
         nodes_up=index.up.count(True),
         nodes_free=whole,
@@ -59,19 +59,19 @@ def views(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32,
         blocks=tuple(blocks(index, sizes)),
         fragmentation={
             "node": 1 - whole * 2 * shape.npus / dies_free if dies_free else 0.0,
-            "cabinet": _scattered(largest["cabinet"], whole, shape.nodes),
-            "supernode": _scattered(largest["supernode"], whole, shape.of_supernode),
+            "cabinet": _fragmentation(largest["cabinet"], whole, shape.nodes),
+            "supernode": _fragmentation(largest["supernode"], whole, shape.nodes_per_supernode),
         },
     )
 
 
 def largest_blocks(index: FreeCapacityIndex) -> dict[str, int]:
     """The most whole nodes that one gang can have inside a cabinet, inside a supernode, and overall."""
-    cabinet = next((count for count in range(index.nodes, 0, -1) if index.having[count]), 0)
-    return {"cabinet": cabinet, "supernode": index.most_left(), "": sum(index.left)}
+    cabinet = next((count for count in range(index.nodes, 0, -1) if index.supernodes_by_cabinet[count]), 0)
+    return {"cabinet": cabinet, "supernode": index.most_whole_nodes(), "": sum(index.whole_counts)}
 
 
-def largest_of(whole: list[int], shape: ClusterShape) -> dict[str, int]:
+def largest_blocks_of(whole: list[int], shape: ClusterShape) -> dict[str, int]:
     """The same for cabinets that have these whole nodes."""
     counts = [mask.bit_count() for mask in whole]
     each = shape.cabinets
@@ -81,24 +81,24 @@ def largest_of(whole: list[int], shape: ClusterShape) -> dict[str, int]:
 
 def blocks(index: FreeCapacityIndex, sizes: tuple[int, ...]) -> list[Block]:
     """For every size of a cabinet, and the given sizes of a supernode, how many gangs fit side by side."""
-    whole = sum(index.left)
-    counts = [sum(row[free].bit_count() for row in index.rows) for free in range(index.nodes + 1)]
+    whole = sum(index.whole_counts)
+    counts = [sum(row[free].bit_count() for row in index.cabinets_by_whole) for free in range(index.nodes + 1)]
     found = []
     for size in range(1, index.nodes + 1):
         fitting = sum(there * (free // size) for free, there in enumerate(counts))
         found.append(Block("cabinet", size, fitting, 1 - fitting * size / whole if whole else 0.0))
     for size in sizes:
-        if size <= index.shape.of_supernode:
-            fitting = sum(left // size for left in index.left)
+        if size <= index.shape.nodes_per_supernode:
+            fitting = sum(left // size for left in index.whole_counts)
             found.append(Block("supernode", size, fitting, 1 - fitting * size / whole if whole else 0.0))
     return found
 
 
 def free_dies(index: FreeCapacityIndex) -> int:
     """The free dies on nodes that are up."""
-    free = 2 * index.npus * sum(index.left)
+    free = 2 * index.npus * sum(index.whole_counts)
     started = 0
-    for nodes in (*index.parts, *index.halves):
+    for nodes in (*index.nodes_by_free_npus, *index.nodes_with_free_die):
         started |= nodes
     while started:
         low = started & -started
@@ -107,5 +107,5 @@ def free_dies(index: FreeCapacityIndex) -> int:
     return free
 
 
-def _scattered(largest: int, whole: int, size: int) -> float:
+def _fragmentation(largest: int, whole: int, size: int) -> float:
     return 1 - largest / min(whole, size) if whole else 0.0

@@ -28,22 +28,22 @@ def lowest(mask: int, wanted: int) -> int:
     return mask
 
 
-def part_dies(dies: int, per: float) -> int:
+def part_dies(dies: int, npus: float) -> int:
     """The dies of a part: whole NPUs, or one die, preferably of an NPU that is already broken up."""
-    if per >= 1:
-        return dies_for(dies, int(per))
+    if npus >= 1:
+        return dies_for(dies, int(npus))
     pairs = dies & dies >> 1 & EVEN
     single = dies & ~(pairs * 3)
     return single & -single if single else pairs & -pairs
 
 
-def low_bits(mask: int, most: int) -> list[int]:
+def low_bits(mask: int, limit: int) -> list[int]:
     """The positions of the lowest bits, at most `most`."""
     found: list[int] = []
     base = 0
-    while mask and len(found) < most:
+    while mask and len(found) < limit:
         some = mask & WORD  # a wide mask in pieces: arithmetic takes time proportional to the width of the numbers
-        while some and len(found) < most:
+        while some and len(found) < limit:
             low = some & -some
             found.append(base + low.bit_length() - 1)
             some ^= low

@@ -34,7 +34,7 @@ class ClusterShape:
         return self.all_cabinets * self.nodes
 
     @property
-    def of_supernode(self) -> int:
+    def nodes_per_supernode(self) -> int:
         """Nodes in a supernode."""
         return self.cabinets * self.nodes
 
@@ -43,7 +43,7 @@ class ClusterShape:
         if domain == "cabinet":
             return self.nodes
         if domain == "supernode":
-            return self.of_supernode
+            return self.nodes_per_supernode
         return 1 if domain == "node" else self.all_nodes
 
     @property

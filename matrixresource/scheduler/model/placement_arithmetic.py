@@ -33,27 +33,31 @@ def used_nodes(index: FreeCapacityIndex, place: Placement) -> set[int]:
     return members_of(index, place) | nodes_in(index, place.spares) | pools
 
 
-def copied(place: Placement) -> Placement:
+def copy_placement(place: Placement) -> Placement:
     return Placement(list(place.whole), list(place.parts), list(place.spares), list(place.cpus), list(place.mem))
 
 
-def add(
-    index: FreeCapacityIndex, place: Placement, nodes: set[int], per: float, dies: dict[int, int] | None = None
+def add_members(
+    index: FreeCapacityIndex,
+    place: Placement,
+    nodes: set[int],
+    npus_per_node: float,
+    dies: dict[int, int] | None = None,
 ) -> None:
     """Add members on nodes, using the dies given in `dies` for nodes named there and free dies otherwise."""
-    if per == index.npus:
+    if npus_per_node == index.npus:
         place.whole += masks_of(index, nodes).items()
         return
     for node in sorted(nodes):
         mine = (dies or {}).get(node, 0)
         sound = mine & ~index.faulty_dies.get(node, 0)
-        found = next((each for each in (sound, mine) if enough(each, per)), index.dies[node])
-        place.parts.append((node, part_dies(found, per)))
+        found = next((each for each in (sound, mine) if has_npus(each, npus_per_node)), index.dies[node])
+        place.parts.append((node, part_dies(found, npus_per_node)))
 
 
-def enough(dies: int, per: float) -> bool:
+def has_npus(dies: int, npus: float) -> bool:
     """Whether these dies of a node make up `per` NPUs, or one die."""
-    return dies > 0 if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
+    return dies > 0 if npus < 1 else (dies & dies >> 1 & EVEN).bit_count() >= npus
 
 
 def normalise(index: FreeCapacityIndex, place: Placement) -> Placement:

@@ -68,7 +68,7 @@ class PlacementRequest:
         )  # fmt: skip
 
     @property
-    def soft(self) -> bool:
+    def has_preferences(self) -> bool:
         """Whether any of it is only a preference."""
         return bool(self.preferred_domain) or any(
             rule is not None and not rule.required for rule in (self.spread, self.anti_affinity, self.affinity)
@@ -113,7 +113,7 @@ class Placement:
         """The cabinets of its NPUs; `nodes` is the number of nodes in a cabinet."""
         return {cabinet for cabinet, _ in self.whole} | {node // nodes for node, _ in self.parts}
 
-    def touched(self, nodes: int) -> set[int]:
+    def used_cabinets(self, nodes: int) -> set[int]:
         """Every cabinet in which it holds anything."""
         found = self.cabinets(nodes) | {cabinet for cabinet, _ in self.spares}
         return found | {node // nodes for node, _ in self.cpus} | {node // nodes for node, _ in self.mem}

@@ -43,7 +43,7 @@ class ReservedCapacity:
     def __init__(self, reservations: Iterable[Reservation] = ()) -> None:
         self.waiting = sorted((r for r in reservations if not r.holds), key=lambda r: (r.start, r.end))
         self._starts = [reservation.start for reservation in self.waiting]
-        self._known: dict[int, CombinedReservations] = {}
+        self._combined: dict[int, CombinedReservations] = {}
 
     def __bool__(self) -> bool:
         return bool(self.waiting)
@@ -53,9 +53,9 @@ class ReservedCapacity:
         reached = bisect_left(self._starts, end)
         if start != -inf:
             return combine([r for r in self.waiting[:reached] if r.end > start])
-        if reached not in self._known:
-            self._known[reached] = combine(self.waiting[:reached])
-        return self._known[reached]
+        if reached not in self._combined:
+            self._combined[reached] = combine(self.waiting[:reached])
+        return self._combined[reached]
 
 
 def combine(reservations: list[Reservation]) -> CombinedReservations:

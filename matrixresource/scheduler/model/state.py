@@ -33,7 +33,7 @@ class LedgerState:
         self.chooser = BestFit(self.index, policy)
         self.allocations: dict[str, HeldAllocation] = {}
         self.reservations: dict[str, Reservation] = {}
-        self.promises = ReservedCapacity()  # those of them that wait for their start
+        self.reserved_capacity = ReservedCapacity()  # those of them that wait for their start
         self.tenants: list[set[str]] = [
             set() for _ in range(shape.all_cabinets)
         ]  # by cabinet: who holds anything there
@@ -49,45 +49,45 @@ class LedgerState:
             name: Reservation(each.request, each.start, each.end, each.place.copy(), each.holds)
             for name, each in self.reservations.items()
         }
-        made.promises = ReservedCapacity(made.reservations.values() if self.promises else ())
+        made.reserved_capacity = ReservedCapacity(made.reservations.values() if self.reserved_capacity else ())
         made.tenants = [set(names) for names in self.tenants]
 
     def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
         """Take a placement that is free. ValueError if the name is in use or any of the placement is held."""
-        if name in self.allocations or not self.index.has(place):
+        if name in self.allocations or not self.index.is_unallocated(place):
             raise ValueError(f"{name}: the name is in use, or the placement is not free")
-        self.take(name, place, request.lease_end)
+        self.add_usage(name, place, request.lease_end)
         self.allocations[name] = HeldAllocation(request, place, now)
 
     def release(self, name: str) -> None:
-        self.give(name, self.allocations.pop(name).place)
+        self.remove_usage(name, self.allocations.pop(name).place)
         if self.reservations:
             self.reservations.pop(name, None)
 
-    def change(self, name: str, request: PlacementRequest, place: Placement | None) -> Placement | None:
+    def replace_placement(self, name: str, request: PlacementRequest, place: Placement | None) -> Placement | None:
         """Give an allocation another placement and request. None, and no change, if `place` is None."""
         if place is None:
             return None
         allocation = self.allocations[name]
-        self.give(name, allocation.place)
-        if not self.index.has(place):
-            self.take(name, allocation.place, allocation.request.lease_end)
+        self.remove_usage(name, allocation.place)
+        if not self.index.is_unallocated(place):
+            self.add_usage(name, allocation.place, allocation.request.lease_end)
             raise ValueError(f"{name}: its new placement is not free")
-        self.take(name, place, request.lease_end)
+        self.add_usage(name, place, request.lease_end)
         allocation.request, allocation.place = request, place
         return place
 
-    def take(self, name: str, place: Placement, end: float = inf) -> None:
+    def add_usage(self, name: str, place: Placement, end: float = inf) -> None:
         index, tenants, nodes = self.index, self.tenants, self.shape.nodes
         ends = self.chooser.cabinet_ends
         finite = end != inf
         for cabinet, mask in place.whole:
-            index.take_whole(cabinet, mask)
+            index.allocate_nodes(cabinet, mask)
             tenants[cabinet].add(name)
             if finite and ends[cabinet] < end:
                 ends[cabinet] = end
         for node, dies in place.parts:
-            index.take(node, dies)
+            index.allocate_dies(node, dies)
             cabinet = node // nodes
             tenants[cabinet].add(name)
             if finite:
@@ -97,33 +97,33 @@ class LedgerState:
                 if ends[cabinet] < end:
                     ends[cabinet] = end
         for cabinet, mask in place.spares:
-            index.take_whole(cabinet, mask)
+            index.allocate_nodes(cabinet, mask)
             tenants[cabinet].add(name)
         if place.cpus or place.mem:
-            self._pool(name, place, -1)
+            self._adjust_pools(name, place, -1)
 
-    def give(self, name: str, place: Placement) -> None:
+    def remove_usage(self, name: str, place: Placement) -> None:
         index, tenants, nodes, npus = self.index, self.tenants, self.shape.nodes, self.shape.npus
         ends = self.chooser.cabinet_ends
         if place.cpus or place.mem:
-            self._pool(name, place, 1)
+            self._adjust_pools(name, place, 1)
         for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
-            index.give_whole(cabinet, mask)
-            here = tenants[cabinet]
-            here.discard(name)
-            if not here:
+            index.release_nodes(cabinet, mask)
+            names = tenants[cabinet]
+            names.discard(name)
+            if not names:
                 ends[cabinet] = 0.0
         for node, dies in place.parts:
-            index.give(node, dies)
+            index.release_dies(node, dies)
             cabinet = node // nodes
-            here = tenants[cabinet]
-            here.discard(name)
+            names = tenants[cabinet]
+            names.discard(name)
             if index.free[node] == npus:
                 self.chooser.node_ends[node] = 0.0
-            if not here:
+            if not names:
                 ends[cabinet] = 0.0
 
-    def _pool(self, name: str, place: Placement, sign: int) -> None:
+    def _adjust_pools(self, name: str, place: Placement, sign: int) -> None:
         for amounts, left in ((place.cpus, self.index.cpus), (place.mem, self.index.mem)):
             for node, amount in amounts:
                 left[node] += sign * amount

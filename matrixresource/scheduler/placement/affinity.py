@@ -12,24 +12,24 @@ class AffinityFilter:
     """What affinity and anti-affinity leave over, as a test on a node."""
 
     def __init__(self, ledger: LedgerState, request: PlacementRequest) -> None:
-        self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
+        self.nodes, self.nodes_per_supernode = ledger.shape.nodes, ledger.shape.nodes_per_supernode
         self.rules: list[tuple[int, set[int], bool]] = []
-        self.nothing = False
+        self.is_unsatisfiable = False
         for rule, inside in ((request.anti_affinity, False), (request.affinity, True)):
             if rule is None or not rule.required:
                 continue
-            size = {"node": 1, "cabinet": self.nodes, "supernode": self.of_supernode}[rule.over]
+            size = {"node": 1, "cabinet": self.nodes, "supernode": self.nodes_per_supernode}[rule.over]
             theirs = [self._domains(ledger, other, size) for other in rule.others if other in ledger.allocations]
             if theirs:
                 kept = set.intersection(*theirs) if inside else set.union(*theirs)
                 self.rules.append((size, kept, inside))
-                self.nothing = self.nothing or (inside and not kept)
+                self.is_unsatisfiable = self.is_unsatisfiable or (inside and not kept)
 
     def _domains(self, ledger: LedgerState, other: str, size: int) -> set[int]:
         """The domains of its members; for one without members, of the nodes it is pooled from."""
         place = ledger.allocations[other].place
         if size >= self.nodes:
-            cabinets = place.cabinets(self.nodes) or place.touched(self.nodes)
+            cabinets = place.cabinets(self.nodes) or place.used_cabinets(self.nodes)
             return {cabinet * self.nodes // size for cabinet in cabinets}
         whole = {c * self.nodes + o for c, mask in place.whole for o in ledger.index.offsets(mask)}
         members = whole | {node for node, _ in place.parts}
@@ -52,5 +52,5 @@ class AffinityFilter:
                 scope = [cabinet for cabinet in scope if (cabinet // each in kept) is inside]
         return scope
 
-    def of_nodes(self) -> bool:
+    def applies_to_nodes(self) -> bool:
         return any(size < self.nodes for size, _, _ in self.rules)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 from math import lcm
 
-EFFORT = 20_000  # steps in which divisions are compared
-TRIED = 8  # sets of promising supernodes tried when there are too many divisions
+DIVISIONS_MAX = 20_000  # steps in which divisions are compared
+SETS_TRIED_MAX = 8  # sets of promising supernodes tried when there are too many divisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,10 +23,10 @@ class CabinetCapacity:
     """A cabinet, in nodes: `most` members it may have, of which `first` are there and stay; `whole` ones that are to be
     saved, and how many further members it can take `beside` those."""
 
-    most: int
+    members_max: int
     whole: int
-    beside: int
-    first: int = 0
+    partly_used: int
+    present: int = 0
 
 
 class SupernodeCells:
@@ -35,37 +35,42 @@ class SupernodeCells:
 
     def __init__(self, rooms: dict[int, CabinetCapacity], cell: int, step: int, most: int) -> None:
         self.cell = cell
-        self.start = {cabinet: -(-room.first // cell) * cell for cabinet, room in rooms.items()}
-        self.possible = all(self.start[cabinet] <= room.most for cabinet, room in rooms.items())
+        self.start = {cabinet: -(-room.present // cell) * cell for cabinet, room in rooms.items()}
+        self.is_possible = all(self.start[cabinet] <= room.members_max for cabinet, room in rooms.items())
         least = sum(self.start.values())
         cells = sorted(
-            (used_whole_nodes(room, count + cell) - used_whole_nodes(room, count), not room.first, -room.most, cabinet)
+            (
+                used_whole_nodes(room, count + cell) - used_whole_nodes(room, count),
+                not room.present,
+                -room.members_max,
+                cabinet,
+            )
             for cabinet, room in rooms.items()
-            for count in range(self.start[cabinet], room.most - cell + 1, cell)
+            for count in range(self.start[cabinet], room.members_max - cell + 1, cell)
         )
         self.order = [cabinet for *_, cabinet in cells]
         first = sum(used_whole_nodes(room, self.start[cabinet]) for cabinet, room in rooms.items())
         used = list(accumulate((cost for cost, *_ in cells), initial=first))
         whole = sum(room.whole for room in rooms.values())
         reach = min(most, least + cell * len(cells))
-        self.left = {
+        self.whole_left = {
             count: whole - used[(count - least) // cell] if count else 0
             for count in range(-(-least // step) * step, reach + 1, step)
         }
-        self.least = least
-        self.promise = max((left for count, left in self.left.items() if count), default=0)
+        self.members_min = least
+        self.whole_left_max = max((left for count, left in self.whole_left.items() if count), default=0)
 
     def members(self, count: int) -> dict[int, int]:
         """Members by cabinet, for a count that `left` covers."""
         found = dict(self.start)
-        for cabinet in self.order[: (count - self.least) // self.cell]:
+        for cabinet in self.order[: (count - self.members_min) // self.cell]:
             found[cabinet] += self.cell
         return {cabinet: members for cabinet, members in found.items() if members}
 
 
 def used_whole_nodes(room: CabinetCapacity, members: int) -> int:
     """The fewest whole nodes that this many members use up."""
-    return max(0, members - room.first - room.beside)
+    return max(0, members - room.present - room.partly_used)
 
 
 def distribute(
@@ -84,23 +89,23 @@ def distribute(
     cabinets.
     """
     step = lcm(cell, block)
-    of: dict[int, dict[int, CabinetCapacity]] = {}
+    by_supernode: dict[int, dict[int, CabinetCapacity]] = {}
     for cabinet, room in rooms.items():
-        of.setdefault(cabinet // cabinets, {})[cabinet] = room
-    rows = [SupernodeCells(there, cell, step, most) for there in of.values()]
-    if wanted % step or any(not row.possible or not row.left for row in rows):
+        by_supernode.setdefault(cabinet // cabinets, {})[cabinet] = room
+    rows = [SupernodeCells(cabinet_rooms, cell, step, most) for cabinet_rooms in by_supernode.values()]
+    if wanted % step or any(not row.is_possible or not row.whole_left for row in rows):
         return None
-    rows = [row for row in rows if max(row.left)]  # the others get neither members nor spares
-    if sum(max(row.left) for row in rows) < wanted:
+    rows = [row for row in rows if max(row.whole_left)]  # the others get neither members nor spares
+    if sum(max(row.whole_left) for row in rows) < wanted:
         return None
-    if spares is not None and sum(max(row.left.values()) for row in rows) < spares:
+    if spares is not None and sum(max(row.whole_left.values()) for row in rows) < spares:
         return None
-    if (wanted // step + 1) * sum(len(row.left) for row in rows) <= EFFORT:
-        return _members(rows, _divided(rows, wanted, spares))
-    for some in [rows] if spares is None else _opened(rows, wanted):
-        counts = _cheapest(some, wanted, spares, step)
+    if (wanted // step + 1) * sum(len(row.whole_left) for row in rows) <= DIVISIONS_MAX:
+        return _members(rows, _divide_optimally(rows, wanted, spares))
+    for candidates in [rows] if spares is None else _candidate_sets(rows, wanted):
+        counts = _divide_greedily(candidates, wanted, spares, step)
         if counts is not None:
-            return _members(some, counts)
+            return _members(candidates, counts)
     return None
 
 
@@ -110,39 +115,41 @@ def _members(rows: list[SupernodeCells], counts: list[int] | None) -> dict[int, 
     return {cabinet: n for row, c in zip(rows, counts, strict=True) for cabinet, n in row.members(c).items()}
 
 
-def _opened(rows: list[SupernodeCells], wanted: int) -> Iterator[list[SupernodeCells]]:
+def _candidate_sets(rows: list[SupernodeCells], wanted: int) -> Iterator[list[SupernodeCells]]:
     """Sets of supernodes that hold everybody: those with members already, and the most promising of the others."""
-    bound = [row for row in rows if row.least]
-    order = sorted((row for row in rows if not row.least), key=lambda row: (-row.promise, -max(row.left)))
-    room, tried = sum(max(row.left) for row in bound), 0
+    bound = [row for row in rows if row.members_min]
+    order = sorted(
+        (row for row in rows if not row.members_min), key=lambda row: (-row.whole_left_max, -max(row.whole_left))
+    )
+    room, tried = sum(max(row.whole_left) for row in bound), 0
     if room >= wanted:
         yield bound
     for count, row in enumerate(order, 1):
-        room += max(row.left)
-        if room >= wanted and tried < TRIED:
+        room += max(row.whole_left)
+        if room >= wanted and tried < SETS_TRIED_MAX:
             tried += 1
             yield bound + order[:count]
 
 
-def _cheapest(rows: list[SupernodeCells], wanted: int, spares: int | None, step: int) -> list[int] | None:
+def _divide_greedily(rows: list[SupernodeCells], wanted: int, spares: int | None, step: int) -> list[int] | None:
     """The same for many supernodes, by the cheapest steps; with spares, every one of the supernodes gets members."""
-    counts = [next((count for count in row.left if count or spares is None), 0) for row in rows]
+    counts = [next((count for count in row.whole_left if count or spares is None), 0) for row in rows]
     steps = sorted(
-        (row.left[count] - row.left[count + step], number)
+        (row.whole_left[count] - row.whole_left[count + step], number)
         for number, row in enumerate(rows)
-        for count in row.left
-        if count >= counts[number] and count + step in row.left
+        for count in row.whole_left
+        if count >= counts[number] and count + step in row.whole_left
     )
     missing = wanted - sum(counts)
     if missing < 0 or missing // step > len(steps):
         return None
     for _, number in steps[: missing // step]:
         counts[number] += step
-    left = sum(row.left[count] for row, count in zip(rows, counts, strict=True))
+    left = sum(row.whole_left[count] for row, count in zip(rows, counts, strict=True))
     return counts if spares is None or left >= spares else None
 
 
-def _divided(rows: list[SupernodeCells], wanted: int, spares: int | None) -> list[int] | None:
+def _divide_optimally(rows: list[SupernodeCells], wanted: int, spares: int | None) -> list[int] | None:
     """Members for each supernode: enough left for the spares, then as few supernodes as possible."""
     best: list[dict[int, tuple[int, int, int]]] = [
         {0: (0, 0, 0)}
@@ -150,7 +157,7 @@ def _divided(rows: list[SupernodeCells], wanted: int, spares: int | None) -> lis
     for row in rows:
         reached: dict[int, tuple[int, int, int]] = {}
         for before, (left, fewer, _) in best[-1].items():
-            for count, here in row.left.items():
+            for count, here in row.whole_left.items():
                 total = before + count
                 if total > wanted:
                     break

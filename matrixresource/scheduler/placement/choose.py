@@ -10,7 +10,7 @@ from matrixresource.scheduler.placement.reserved_capacity import hide_reservatio
 
 def choose(state: LedgerState, request: PlacementRequest) -> Placement | None:
     """A placement on what is free now that satisfies every constraint of the request, or None."""
-    if state.promises.waiting or request.excluded_nodes:
+    if state.reserved_capacity.waiting or request.excluded_nodes:
         with hide_reservations(state, request):
             return choose_unreserved(state, request)
     return choose_unreserved(state, request)

@@ -17,11 +17,11 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.affinity import AffinityFilter
 from matrixresource.scheduler.placement.block_distribution import CabinetCapacity, distribute
 from matrixresource.scheduler.placement.candidate_domains import (
-    ROOMY,
+    PARTIAL_SUPERNODES_MAX,
+    count_whole_nodes,
+    partly_used_scopes,
     scope_for_parts,
     scopes,
-    started_scopes,
-    whole_in,
 )
 from matrixresource.scheduler.placement.named_memory import place_memory
 from matrixresource.scheduler.placement.spares import place_spares
@@ -32,7 +32,7 @@ def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     index = ledger.index
     if request.required_domain == "cabinet" and request.nodes + request.spares > index.nodes:
         return None
-    if too_few(index, request):
+    if lacks_whole_nodes(index, request):
         return None
     bound = (
         request.spread
@@ -43,24 +43,24 @@ def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
         or request.cabinet_block > 1
     )
     if not bound and request.npus_per_node == index.npus:
-        return with_spares(ledger, request)
+        return choose_whole_with_spares(ledger, request)
     allowed = AffinityFilter(ledger, request)
-    if allowed.nothing:
+    if allowed.is_unsatisfiable:
         return None
     small = not bound and index.shape.supernodes > 1
     if small and not request.spares and request.nodes > 1:
         if (scope := scope_for_parts(index, request)) is not None:
-            return in_scope(ledger, request, scope, allowed)
-        return None if request.required_domain else over_supernodes(ledger, request, allowed)
+            return choose_in_scope(ledger, request, scope, allowed)
+        return None if request.required_domain else choose_over_supernodes(ledger, request, allowed)
     best: tuple[tuple[int, int], Placement] | None = None
     tried = 0
-    for scope in started_scopes(index, request) if small else scopes(index, request):
-        place = in_scope(ledger, request, scope, allowed)
+    for scope in partly_used_scopes(index, request) if small else scopes(index, request):
+        place = choose_in_scope(ledger, request, scope, allowed)
         if place is None:
             continue
         if request.nodes <= 1 and request.required_domain != "cabinet":
             return place
-        rank = (len(place.cabinets(index.nodes)), whole_in(index, scope))
+        rank = (len(place.cabinets(index.nodes)), count_whole_nodes(index, scope))
         if best is None or rank < best[0]:
             best = (rank, place)
         tried += 1
@@ -70,45 +70,52 @@ def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
         return best[1]
     if request.required_domain or index.shape.supernodes == 1:
         return None
-    return over_supernodes(ledger, request, allowed)
+    return choose_over_supernodes(ledger, request, allowed)
 
 
-def too_few(index: FreeCapacityIndex, request: PlacementRequest) -> bool:
+def lacks_whole_nodes(index: FreeCapacityIndex, request: PlacementRequest) -> bool:
     """Whether even the domain with the most whole nodes has too few, which the index tells at once."""
     wanted = request.spares + (request.nodes if request.npus_per_node == index.npus else 0)
-    return wanted > (index.most_left() if request.required_domain or index.shape.supernodes == 1 else sum(index.left))
+    return wanted > (
+        index.most_whole_nodes() if request.required_domain or index.shape.supernodes == 1 else sum(index.whole_counts)
+    )
 
 
-def with_spares(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
+def choose_whole_with_spares(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     """Whole nodes and spares without other constraints: found from the index alone."""
     index, chooser = ledger.index, ledger.chooser
-    both = request.nodes + request.spares
-    if request.required_domain == "cabinet" or (not request.required_domain and both <= index.nodes):
-        cabinet = chooser.smallest_cabinet(both, request.lease_end)
+    total = request.nodes + request.spares
+    if request.required_domain == "cabinet" or (not request.required_domain and total <= index.nodes):
+        cabinet = chooser.tightest_cabinet(total, request.lease_end)
         if cabinet >= 0:
             whole = index.whole[cabinet]
             members = lowest(whole, request.nodes)
             return Placement(whole=[(cabinet, members)], spares=[(cabinet, lowest(whole & ~members, request.spares))])
         if request.required_domain == "cabinet":
             return None
-    if (least := index.smallest_supernode_with(both)) >= 0:
-        supernode = chooser.supernode(least, request.nodes)
-        place = Placement(whole=chooser.in_supernode(supernode, request.nodes, request.lease_end))
+    if (least := index.tightest_supernode_size(total)) >= 0:
+        supernode = chooser.choose_supernode(least, request.nodes)
+        place = Placement(whole=chooser.fill_supernode(supernode, request.nodes, request.lease_end))
         first = supernode * index.cabinets
         return place if place_spares(index, request, range(first, first + index.cabinets), place) else None
-    if request.required_domain or sum(sorted(index.left)[-(request.nodes // request.supernode_block) :]) < both:
+    if (
+        request.required_domain
+        or sum(sorted(index.whole_counts)[-(request.nodes // request.supernode_block) :]) < total
+    ):
         return None
-    place_over = chooser.over_supernodes(request)
+    place_over = chooser.span_supernodes(request)
     if place_over is not None:
         homes = sorted({cabinet // index.cabinets for cabinet, _ in place_over.whole})
-        around = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
-        if place_spares(index, request, around, place_over):
+        cabinets = [c for s in homes for c in range(s * index.cabinets, (s + 1) * index.cabinets)]
+        if place_spares(index, request, cabinets, place_over):
             return place_over
     free = {cabinet: whole for cabinet, whole in enumerate(index.whole) if whole}
-    return leaving_spares(index, request, free, range(index.shape.all_cabinets))
+    return choose_leaving_spares(index, request, free, range(index.shape.all_cabinets))
 
 
-def in_scope(ledger: LedgerState, request: PlacementRequest, scope: range, allowed: AffinityFilter) -> Placement | None:
+def choose_in_scope(
+    ledger: LedgerState, request: PlacementRequest, scope: range, allowed: AffinityFilter
+) -> Placement | None:
     """The whole request inside some cabinets, or None."""
     index = ledger.index
     place = Placement()
@@ -119,20 +126,20 @@ def in_scope(ledger: LedgerState, request: PlacementRequest, scope: range, allow
         chosen = pack_nodes(free, request.nodes, limit, domain, index, request.cabinet_block)
         if chosen is None:
             return None
-        settle(index, request, chosen, place)
+        add_chosen_members(index, request, chosen, place)
     if request.spares and not place_spares(index, request, scope, place):
-        dealt = None if request.npus_per_node == index.npus else leaving_spares(index, request, free, scope)
-        if dealt is None:
+        rearranged = None if request.npus_per_node == index.npus else choose_leaving_spares(index, request, free, scope)
+        if rearranged is None:
             return None
-        place = dealt
+        place = rearranged
     if request.cpus or request.mem:
-        around = scope if request.required_domain else range(index.shape.all_cabinets)
-        if not place_pools(ledger, request, around, place):
+        cabinets = scope if request.required_domain else range(index.shape.all_cabinets)
+        if not place_pools(ledger, request, cabinets, place):
             return None
     return place
 
 
-def leaving_spares(
+def choose_leaving_spares(
     index: FreeCapacityIndex, request: PlacementRequest, free: dict[int, int], scope: Iterable[int]
 ) -> Placement | None:
     """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, together with the
@@ -142,7 +149,7 @@ def leaving_spares(
     """
     limit, domain = spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes
-    most = limit if domain > 1 else index.shape.of_supernode
+    most = limit if domain > 1 else index.shape.nodes_per_supernode
     cabinets = index.cabinets
     for some in emptiest_first(index, list(scope), 2 * (request.nodes + request.spares)):
         rooms: dict[int, CabinetCapacity] = {}
@@ -163,7 +170,7 @@ def leaving_spares(
         if takes is not None:
             place = Placement()
             chosen = [(c, tightest_nodes(index, c, free[c], count)) for c, count in takes.items()]
-            settle(index, request, chosen, place)
+            add_chosen_members(index, request, chosen, place)
             return place if place_spares(index, request, some, place) else None
     return None
 
@@ -171,13 +178,13 @@ def leaving_spares(
 def emptiest_first(index: FreeCapacityIndex, scope: list[int], wanted: int) -> Iterator[list[int]]:
     """Cabinets to consider: with many supernodes first those with the most whole nodes, then all."""
     cabinets = index.cabinets
-    if len(scope) > ROOMY * cabinets:
+    if len(scope) > PARTIAL_SUPERNODES_MAX * cabinets:
         found: list[int] = []
         whole = 0
-        for supernode in sorted({cabinet // cabinets for cabinet in scope}, key=lambda s: (-index.left[s], s)):
+        for supernode in sorted({cabinet // cabinets for cabinet in scope}, key=lambda s: (-index.whole_counts[s], s)):
             found += range(supernode * cabinets, (supernode + 1) * cabinets)
-            whole += index.left[supernode]
-            if whole >= wanted and len(found) >= ROOMY * cabinets // 2:
+            whole += index.whole_counts[supernode]
+            if whole >= wanted and len(found) >= PARTIAL_SUPERNODES_MAX * cabinets // 2:
                 break
         if len(found) < len(scope):
             yield found
@@ -193,9 +200,9 @@ def free_nodes(
     full = (1 << nodes) - 1
     here = 0
     if request.npus_per_node < index.npus:
-        here = index.started(request.npus_per_node) >> first * nodes & (1 << len(scope) * nodes) - 1
-    one_by_one = allowed.of_nodes()
-    for cabinet in allowed.cabinets(roomy(index, scope, here)):
+        here = index.partly_used_nodes(request.npus_per_node) >> first * nodes & (1 << len(scope) * nodes) - 1
+    one_by_one = allowed.applies_to_nodes()
+    for cabinet in allowed.cabinets(cabinets_with_room(index, scope, here)):
         mask = whole[cabinet]
         if here:
             mask |= here >> (cabinet - first) * nodes & full
@@ -206,7 +213,7 @@ def free_nodes(
     return found
 
 
-def roomy(index: FreeCapacityIndex, scope: range, here: int) -> list[int]:
+def cabinets_with_room(index: FreeCapacityIndex, scope: range, here: int) -> list[int]:
     """The cabinets of a scope with whole nodes, or with some of the nodes in mask `here` (counted from the first
     on)."""
     whole, nodes, full = index.whole, index.nodes, (1 << index.nodes) - 1
@@ -232,8 +239,8 @@ def pack_nodes(
     room = {cabinet: min(mask.bit_count(), limit) // cell * cell for cabinet, mask in free.items()}
     taken_of: dict[int, int] = {}
     if domain > 1 and limit < wanted:
-        raise_limit = {cabinet // domain for cabinet in room}
-        if len(raise_limit) * limit < wanted:
+        domains = {cabinet // domain for cabinet in room}
+        if len(domains) * limit < wanted:
             return None
     elif sum(room.values()) < wanted:
         return None
@@ -267,7 +274,7 @@ def tightest_nodes(index: FreeCapacityIndex, cabinet: int, mask: int, wanted: in
     return sum(1 << offset for offset in order[:wanted])
 
 
-def settle(
+def add_chosen_members(
     index: FreeCapacityIndex, request: PlacementRequest, chosen: list[tuple[int, int]], place: Placement
 ) -> None:
     """The members, added to a placement."""
@@ -280,7 +287,7 @@ def settle(
             place.parts.append((node, part_dies(index.dies[node], request.npus_per_node)))
 
 
-def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
+def place_pools(ledger: LedgerState, request: PlacementRequest, cabinets: Iterable[int], place: Placement) -> bool:
     """Sockets and GiB from any nodes that are up, the gang's own cabinets first. Affinities apply to members; without
     members, to the nodes that the pool is taken from."""
     index = ledger.index
@@ -288,7 +295,7 @@ def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable
         return place_memory(index, request, place)
     allowed = AffinityFilter(ledger, request) if not request.nodes else None
     own = place.cabinets(index.nodes)
-    order = [*sorted(own), *(cabinet for cabinet in around if cabinet not in own)]
+    order = [*sorted(own), *(cabinet for cabinet in cabinets if cabinet not in own)]
     cpus, mem = request.cpus, request.mem
     for cabinet in order:
         for node in range(cabinet * index.nodes, (cabinet + 1) * index.nodes):
@@ -307,11 +314,13 @@ def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable
     return not cpus and not mem
 
 
-def over_supernodes(ledger: LedgerState, request: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
+def choose_over_supernodes(ledger: LedgerState, request: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
     """A gang larger than any supernode: the emptiest supernodes entirely, in blocks, and the rest where it is
     tightest."""
     index, shape = ledger.index, ledger.shape
-    if not request.nodes or (request.npus_per_node == index.npus and sum(index.left) < request.nodes + request.spares):
+    if not request.nodes or (
+        request.npus_per_node == index.npus and sum(index.whole_counts) < request.nodes + request.spares
+    ):
         return None
     limit, domain = spread_limit(index, request.spread)
     frees = {}
@@ -322,17 +331,17 @@ def over_supernodes(ledger: LedgerState, request: PlacementRequest, allowed: Aff
     room = {s: sum(min(m.bit_count(), each) // cell * cell for m in free.values()) for s, free in frees.items()}
     if domain > 1:
         room = {s: min(r, limit) for s, r in room.items()}
-    place = _roomiest_first(index, request, frees, room)
+    place = _fill_roomiest_first(index, request, frees, room)
     everywhere = range(shape.all_cabinets)
     if request.spares and place is not None and not place_spares(index, request, everywhere, place):
         free = {cabinet: mask for masks in frees.values() for cabinet, mask in masks.items()}
-        place = leaving_spares(index, request, free, everywhere)
+        place = choose_leaving_spares(index, request, free, everywhere)
     if place is None or ((request.cpus or request.mem) and not place_pools(ledger, request, everywhere, place)):
         return None
     return place
 
 
-def _roomiest_first(
+def _fill_roomiest_first(
     index: FreeCapacityIndex, request: PlacementRequest, frees: dict[int, dict[int, int]], room: dict[int, int]
 ) -> Placement | None:
     """Members without regard to spares: by supernode, the free nodes and how many of them it may give."""
@@ -349,7 +358,7 @@ def _roomiest_first(
         if chosen is None:
             return None
         part = Placement()
-        settle(index, request, chosen, part)
+        add_chosen_members(index, request, chosen, part)
         place.whole += part.whole
         place.parts += part.parts
         wanted -= take

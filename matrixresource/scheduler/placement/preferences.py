@@ -18,23 +18,23 @@ from matrixresource.scheduler.placement import constrained
 
 def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     """A placement that satisfies what is required and as many of the preferences as fit, or None."""
-    return first_that_fits(ledger.shape, request, lambda firm: _firmly(ledger, firm))
+    return first_that_fits(ledger.shape, request, lambda strict: _choose_strict(ledger, strict))
 
 
 def first_that_fits(
     shape: ClusterShape, request: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
 ) -> Placement | None:
     """What `place` finds for the request with as many of its preferences turned into constraints as it can satisfy."""
-    if not request.soft:
+    if not request.has_preferences:
         return place(request)
-    for firm in _with_preferences_required(request):
-        found = _evenly(shape, firm, place)
+    for strict in _with_preferences_required(request):
+        found = _spread_evenly(shape, strict, place)
         if found is not None:
             return found
     return None
 
 
-def _firmly(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
+def _choose_strict(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     return constrained.choose(ledger, request) if not request.unconstrained else ledger.chooser.choose(request)
 
 
@@ -58,7 +58,7 @@ def _with_preferences_required(request: PlacementRequest) -> Iterator[PlacementR
             yield replace(request, required_domain=level, preferred_domain="", **rules)
 
 
-def _evenly(
+def _spread_evenly(
     shape: ClusterShape, request: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
 ) -> Placement | None:
     """As few nodes in one domain as possible, where the spread is a preference."""

@@ -21,8 +21,8 @@ from matrixresource.scheduler.model.state import LedgerState
 @contextmanager
 def hide_reservations(ledger: LedgerState, request: PlacementRequest, start: float = -inf) -> Iterator[None]:
     """Choose inside, for a stay from `start` to the end of the request. The index must be unchanged at the end."""
-    promised = ledger.promises.between(start, request.lease_end) if ledger.promises else None
-    with closed(ledger.index, request.excluded_nodes):
+    promised = ledger.reserved_capacity.between(start, request.lease_end) if ledger.reserved_capacity else None
+    with nodes_closed(ledger.index, request.excluded_nodes):
         if promised is None:
             yield
             return
@@ -30,7 +30,7 @@ def hide_reservations(ledger: LedgerState, request: PlacementRequest, start: flo
         try:
             yield
         finally:
-            _show(ledger.index, hidden)
+            _restore(ledger.index, hidden)
 
 
 def _hide(index: FreeCapacityIndex, promised: CombinedReservations) -> Placement:
@@ -39,7 +39,7 @@ def _hide(index: FreeCapacityIndex, promised: CombinedReservations) -> Placement
     for cabinet, mask in promised.whole.items():
         free = index.whole[cabinet] & mask
         if free:
-            index.take_whole(cabinet, free)
+            index.allocate_nodes(cabinet, free)
             hidden.whole.append((cabinet, free))
         for offset in index.offsets(mask & ~free):
             _hide_dies(index, cabinet * index.nodes + offset, index.shape.dies, hidden)
@@ -58,38 +58,38 @@ def _hide(index: FreeCapacityIndex, promised: CombinedReservations) -> Placement
 def _hide_dies(index: FreeCapacityIndex, node: int, dies: int, hidden: Placement) -> None:
     free = index.dies[node] & dies
     if free and index.up[node]:
-        index.take(node, free)
+        index.allocate_dies(node, free)
         hidden.parts.append((node, free))
 
 
-def _show(index: FreeCapacityIndex, hidden: Placement) -> None:
+def _restore(index: FreeCapacityIndex, hidden: Placement) -> None:
     for cabinet, mask in hidden.whole:
-        index.give_whole(cabinet, mask)
+        index.release_nodes(cabinet, mask)
     for node, dies in hidden.parts:
-        index.give(node, dies)
+        index.release_dies(node, dies)
     for taken, left in ((hidden.cpus, index.cpus), (hidden.mem, index.mem)):
         for node, amount in taken:
             left[node] += amount
 
 
 @contextmanager
-def closed(index: FreeCapacityIndex, nodes: Iterable[int]) -> Iterator[None]:
+def nodes_closed(index: FreeCapacityIndex, nodes: Iterable[int]) -> Iterator[None]:
     """Close nodes to new work for a while; present holders keep them."""
-    shut = [node for node in nodes if index.up[node]]
-    for node in shut:
+    closed = [node for node in nodes if index.up[node]]
+    for node in closed:
         index.set_up(node, False)
     try:
         yield
     finally:
-        for node in shut:
+        for node in closed:
             index.set_up(node, True)
 
 
 def is_promised(ledger: LedgerState, node: int, end: float) -> bool:
     """Whether any NPU of a node is promised to a reservation that starts before `end`."""
-    if not ledger.promises:
+    if not ledger.reserved_capacity:
         return False
-    promised, (cabinet, offset) = ledger.promises.between(-inf, end), divmod(node, ledger.index.nodes)
+    promised, (cabinet, offset) = ledger.reserved_capacity.between(-inf, end), divmod(node, ledger.index.nodes)
     return bool(promised.whole.get(cabinet, 0) >> offset & 1) or node in promised.parts
 
 
@@ -99,10 +99,10 @@ def conflicts_with_reservations(ledger: LedgerState, name: str, place: Placement
     For sockets and GiB this errs on the safe side: it may report a conflict although others leave between two
     reservations, but never misses one.
     """
-    if not ledger.promises or end <= ledger.allocations[name].request.lease_end:
+    if not ledger.reserved_capacity or end <= ledger.allocations[name].request.lease_end:
         return False
     index, nodes = ledger.index, ledger.shape.nodes
-    promised = ledger.promises.between(-inf, end)
+    promised = ledger.reserved_capacity.between(-inf, end)
     for cabinet, mask in place.whole + place.spares:
         if mask & promised.whole.get(cabinet, 0):
             return True
@@ -111,7 +111,7 @@ def conflicts_with_reservations(ledger: LedgerState, name: str, place: Placement
     for node, dies in place.parts:
         if dies & promised.parts.get(node, 0) or promised.whole.get(node // nodes, 0) >> node % nodes & 1:
             return True
-    first = ledger.promises.waiting[0].start
+    first = ledger.reserved_capacity.waiting[0].start
     staying = [
         allocation.place
         for other, allocation in ledger.allocations.items()

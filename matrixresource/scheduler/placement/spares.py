@@ -25,7 +25,7 @@ def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Ite
         if mask and (not homes or cabinet // index.cabinets in homes):
             free[cabinet] = mask
     if len(homes) > 1:
-        return _deal_spares(index, left, free, place)
+        return _distribute_spares(index, left, free, place)
     for cabinet in sorted(free, key=lambda c: (free[c].bit_count(), c)):
         take = min(left, free[cabinet].bit_count())
         place.spares.append((cabinet, lowest(free[cabinet], take)))
@@ -35,13 +35,13 @@ def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Ite
     return False
 
 
-def _deal_spares(index: FreeCapacityIndex, count: int, free: dict[int, int], place: Placement) -> bool:
+def _distribute_spares(index: FreeCapacityIndex, count: int, free: dict[int, int], place: Placement) -> bool:
     """One after another, to the supernode with the fewest for its members; `free` are nodes by cabinet."""
     members, spares = [0] * index.shape.supernodes, [0] * index.shape.supernodes
     for cabinet, mask in place.whole:
         members[cabinet // index.cabinets] += mask.bit_count()
     for node, _ in place.parts:
-        members[node // index.shape.of_supernode] += 1
+        members[node // index.shape.nodes_per_supernode] += 1
     for cabinet, mask in place.spares:
         spares[cabinet // index.cabinets] += mask.bit_count()
     taken: dict[int, int] = {}

@@ -226,11 +226,11 @@ def fault_kinds(output: Output = OutputFormat.TABLE) -> None:
     items = [
         {
             "name": kind,
-            "strikes": each.strikes,
-            "means": each.means,
-            "parameters": each.takes,
+            "strikes": each.scope,
+            "means": each.description,
+            "parameters": each.parameters,
             "level": each.level,
-            "foundBy": each.found_by,
+            "foundBy": each.detected_by,
         }
         for kind, each in CATALOGUE.items()
     ]

@@ -19,7 +19,7 @@ from matrixresource.agent.fault_catalogue import (
     SWITCH_KINDS,
     check_parameters,
 )
-from matrixresource.agent.hardware import EmulatedNode, InjectedFault, lacking
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault, missing_part
 from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.nodes.expected_inventory import part_names
 from services.node_agent.access import FAULTS
@@ -134,8 +134,8 @@ def _conditions(fault: InjectedFault, node: EmulatedNode) -> Iterator[tuple[str,
     yield "endsWith", given.get("endsWith", "none") in ends, f"must be one of {', '.join(ends)}"
     yield "severity", given.get("severity", "hint") in SEVERITIES, f"must be one of {', '.join(SEVERITIES)}"
     if kind == "missing-part":
-        wanted = f"nodes have no part {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"
-        yield "part", lacking(fault) in parts, wanted
+        wanted = f"nodes have no part {missing_part(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"
+        yield "part", missing_part(fault) in parts, wanted
 
 
 def _in_range(given: Any, least: float, most: float) -> bool:

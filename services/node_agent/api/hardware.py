@@ -77,7 +77,7 @@ def _hardware_state(fleet: Fleet, name: NodeName) -> dict[str, Any]:
         "agentsRun": node.agents_run,
         "codes": node.codes,
         "ports": node.ports,
-        "silent": node.silent,
+        "silent": node.unreported_losses,
         "missing": sorted(node.missing),
         "tables": sorted(node.tables),
         "slowdown": node.slowdown,

@@ -159,7 +159,7 @@ class AgentGateway:
             return 1
         if self._random.random() < faults.lost:
             return 0
-        copies = 2 if self._random.random() < faults.doubled else 1
+        copies = 2 if self._random.random() < faults.duplicated else 1
         if faults.delay_s <= 0:
             return copies
         delayed = asyncio.create_task(self._deliver_delayed([(node, agent, report)] * copies, faults.delay_s))

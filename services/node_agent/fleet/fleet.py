@@ -18,7 +18,7 @@ from matrixcommon.model.clock import Clock, as_set
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.fault_catalogue import CABINET_KINDS, SWITCH_KINDS
-from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFaults, ends_with
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault, MessageFaults, is_repaired_by
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
@@ -308,7 +308,7 @@ class Fleet:
 
     def _end_faults(self, node: NodeName, repair: str) -> None:
         """End the faults that a repair in place by this node's agent ends. Durable."""
-        ended = [each for each in self._active_faults() if each.target == node and ends_with(each, repair)]
+        ended = [each for each in self._active_faults() if each.target == node and is_repaired_by(each, repair)]
         self._store.put("ended", {fault.name: {"by": repair} for fault in ended})
         self.ended_faults |= {fault.name for fault in ended}
         if ended:

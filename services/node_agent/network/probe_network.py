@@ -45,7 +45,7 @@ class EmulatedProbeTransport:
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
         """The results of one round of a node's probes. If no node is impaired, paths are not examined one by one."""
         known = map(self._nodes.get, plan.nodes)
-        impaired = {str(found.name): found for found in known if found is not None and not found.sound}
+        impaired = {str(found.name): found for found in known if found is not None and not found.ports_healthy}
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
@@ -68,8 +68,8 @@ def _carried_shares(plan: ProbePlan, impaired: Mapping[str, EmulatedNode]) -> ND
     """The share of its rate that each link carries, by part number; a final 1 stands for absent links."""
     found = np.ones(len(plan.names) + 1)
     for name, node in impaired.items():
-        ports = {*node.ports, *node.silent} if node.powered else plan.port_number
+        ports = {*node.ports, *node.unreported_losses} if node.powered else plan.port_number
         for port in ports:
             if port in plan.port_number:
-                found[plan.number[f"{name}.{port}"]] = node.carries(port)
+                found[plan.number[f"{name}.{port}"]] = node.port_share(port)
     return found

@@ -172,7 +172,7 @@ class EmulatedTraffic:
         return (
             tuple(self.loads.items()),
             tuple(
-                (n.powered, tuple(n.ports.items()), tuple(n.silent.items()), tuple(n.tables.values()))
+                (n.powered, tuple(n.ports.items()), tuple(n.unreported_losses.items()), tuple(n.tables.values()))
                 for n in self._nodes
             ),
         )
@@ -220,7 +220,7 @@ class EmulatedTraffic:
     def _port_groups(self) -> PortGroups:
         """Return the current port groups, which depend neither on loads nor on tables."""
         condition = [
-            (node.supernode, node.powered, tuple(node.ports.items()), tuple(node.silent.items()))
+            (node.supernode, node.powered, tuple(node.ports.items()), tuple(node.unreported_losses.items()))
             for node in self._nodes
         ]
         if self._groups is None or self._groups[0] != condition:

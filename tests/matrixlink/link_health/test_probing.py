@@ -173,7 +173,7 @@ def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():
     reported = probing.report(1_000.0, {})
     assert (reported.round, reported.sent, reported.failed) == (100, 129, [])
     assert reported.latency_us["ub"] == 1.9
-    hardware[A].silent["ub-p3-k11"] = 0.0
+    hardware[A].unreported_losses["ub-p3-k11"] = 0.0
     assert probing.report(1_009.9, {}).failed == [], "a round is sent once"
     reported = probing.report(1_010.0, {})
     assert [each.probe for each in reported.failed] == [3 * 16 + 11]
@@ -220,7 +220,7 @@ async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faul
     await stack.active("a", a_request(plane, CELL))
     await rounds(stack, 3)
     for node, silent in faults.items():
-        stack.hardware[node].silent |= silent
+        stack.hardware[node].unreported_losses |= silent
 
     async def found():
         current = await link(stack, name)
@@ -236,7 +236,7 @@ async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faul
     events = (await stack.http.get("/v1/events")).json()["items"]
     assert [(each["about"], each["reason"]) for each in events] == [(name, reason)]
     for node in faults:
-        stack.hardware[node].silent.clear()
+        stack.hardware[node].unreported_losses.clear()
 
     async def repaired():
         return (await link(stack, name))["state"] == "Up"
@@ -253,13 +253,13 @@ async def test_a_node_whose_clock_is_ahead_hides_no_fault(tmp_path, ahead):
     stack.agents[CELL[7]].probing._round_at = lambda now: now / 10 + ahead
     name = f"{CELL[1]}.ub-p3-k11"
     await rounds(stack, 3)
-    stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0
+    stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
 
     async def found():
         return (await link(stack, name))["state"] == "Down"
 
     await detected(stack, found)
-    stack.hardware[CELL[1]].silent.clear()
+    stack.hardware[CELL[1]].unreported_losses.clear()
 
     async def repaired():
         return not await found()
@@ -271,7 +271,7 @@ async def test_those_who_fell_silent_are_not_waited_for(tmp_path):
     stack = Stack(tmp_path, CELL)
     await rounds(stack, 3)
     stack.silent |= set(CELL[3:])
-    stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0
+    stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
     await rounds(stack, 6)
     assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == [f"{CELL[1]}.ub-p3-k11"]
 
@@ -281,7 +281,7 @@ async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
     await stack.active("a", a_request("ub", CELL))
     await rounds(stack, 3)
     for hardware in stack.hardware.values():
-        hardware.silent["ub-p3-k11"] = 0.0
+        hardware.unreported_losses["ub-p3-k11"] = 0.0
 
     async def found():
         below = (await stack.http.get("/v1/links?filter=state=Down")).json()["items"]
@@ -299,16 +299,16 @@ async def test_a_cable_that_failed_before_its_chip_is_still_at_fault_when_the_ch
     async def at_fault():
         return list((await stack.http.get("/v1/probes")).json()["atFault"])
 
-    stack.hardware[CELL[1]].silent[port] = 0.0
+    stack.hardware[CELL[1]].unreported_losses[port] = 0.0
     await rounds(stack, 6)
     assert await at_fault() == [name]
     for hardware in stack.hardware.values():
-        hardware.silent[port] = 0.0
+        hardware.unreported_losses[port] = 0.0
     await rounds(stack, 6)
     assert await at_fault() == [chip], "which explains all that is lost"
     for node, hardware in stack.hardware.items():
         if node != CELL[1]:
-            hardware.silent.clear()
+            hardware.unreported_losses.clear()
     for _ in range(6):
         await rounds(stack, 1)
         assert (await link(stack, name))["state"] == "Down", "at no moment is it believed"
@@ -318,7 +318,7 @@ async def test_a_cable_that_failed_before_its_chip_is_still_at_fault_when_the_ch
 async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     stack = Stack(tmp_path, CELL)
     await rounds(stack, 3)
-    stack.hardware[CELL[1]].silent["ub-p3-k11"] = 0.0
+    stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
     name = f"{CELL[1]}.ub-p3-k11"
 
     async def found():
@@ -331,7 +331,7 @@ async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     assert stack.slice_controller().fabric.rate(CELL[1], "ub-p3-k11") == 0
     await rounds(stack, 3)
     assert await found()
-    stack.hardware[CELL[1]].silent.clear()
+    stack.hardware[CELL[1]].unreported_losses.clear()
 
     async def repaired():
         return not await found()

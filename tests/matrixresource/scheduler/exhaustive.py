@@ -42,7 +42,7 @@ def fits(ledger: Ledger, request: PlacementRequest, gone: Iterable[str] = (), fr
     current = {name: each.place for name, each in ledger.allocations.items() if name not in gone}
     free = free_dies(ledger, current.values()) if free is None else free
     shape = ledger.shape
-    size = {"cabinet": shape.nodes, "supernode": shape.of_supernode, "": shape.all_nodes}
+    size = {"cabinet": shape.nodes, "supernode": shape.nodes_per_supernode, "": shape.all_nodes}
     room = [
         node
         for node, dies in free.items()

@@ -19,7 +19,7 @@ def one_die_broken(place: Placement, nodes: int = 4) -> Ledger:
     ledger = Ledger(ClusterShape(1, 2, nodes))
     hold(ledger, "it", PlacementRequest(len(members_of(ledger.index, place)), 8 if place.whole else 2), place, 0.0)
     for node in members_of(ledger.index, place) | nodes_in(ledger.index, place.spares):
-        ledger.index.block(node, 0b1)
+        ledger.index.set_faulty_dies(node, 0b1)
     return ledger
 
 
@@ -40,7 +40,7 @@ def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     assert reserve(ledger, "later", PlacementRequest(2, lease_end=90.0), 10.0, 90.0) is not None
     activate_due(ledger, 10.0)
-    ledger.index.block(0, 0b1)
+    ledger.index.set_faulty_dies(0, 0b1)
     assert claim(ledger, "later", "two", PlacementRequest(2), 11.0) is None
     part = claim(ledger, "later", "part", PlacementRequest(1, 8), 11.0)
     assert part is not None
@@ -55,7 +55,7 @@ def test_what_broke_before_its_time_is_promised_anew() -> None:
     ledger = Ledger(ClusterShape(1, 1, 3))
     place = reserve(ledger, "later", PlacementRequest(2), 10.0, 90.0)
     assert place is not None
-    ledger.index.block(0, 0b1)
+    ledger.index.set_faulty_dies(0, 0b1)
     assert activate_due(ledger, 10.0)[0]["later"].whole == [(0, 0b110)]
 
 
@@ -64,11 +64,11 @@ def test_a_spare_with_a_broken_die_steps_in_only_where_it_has_room() -> None:
     for lose in (lambda ledger: repair(ledger, 0)[0]["it"], lambda ledger: ledger.replace("it", 0)):
         ledger = Ledger(ClusterShape(1, 1, 3))
         hold(ledger, "it", PlacementRequest(1, spares=1), place, 0.0)
-        ledger.index.block(1, 0b1)
+        ledger.index.set_faulty_dies(1, 0b1)
         assert lose(ledger).whole == [(0, 0b100)]
         parts = Ledger(ClusterShape(1, 1, 2))
         hold(parts, "it", PlacementRequest(1, 7, spares=1), Placement(parts=[(0, 0x3FFF)], spares=[(0, 0b10)]), 0.0)
-        parts.index.block(1, 0b1)
+        parts.index.set_faulty_dies(1, 0b1)
         assert lose(parts).parts == [(1, 0xFFFC)]
 
 
@@ -79,13 +79,13 @@ def test_no_move_makes_room_on_a_broken_die() -> None:
     assert [(s.source, s.target) for s in defragmentation.plan_defragmentation(ledger, PlacementRequest(1)).steps] == [
         (2, 0)
     ]  # type: ignore[union-attr]
-    ledger.index.block(2, 0b1)  # of what t2 has: its node can no longer be emptied for a whole node
+    ledger.index.set_faulty_dies(2, 0b1)  # of what t2 has: its node can no longer be emptied for a whole node
     found = defragmentation.plan_defragmentation(ledger, PlacementRequest(1))
     assert found is not None
     assert [(step.source, step.target) for step in found.steps] == [(0, 2)]
     assert (found.before, found.after) == (0, 1)
-    ledger.index.block(0, 1 << 15)
-    ledger.index.block(1, 1 << 15)
+    ledger.index.set_faulty_dies(0, 1 << 15)
+    ledger.index.set_faulty_dies(1, 1 << 15)
     assert defragmentation.plan_defragmentation(ledger, PlacementRequest(1)) is None
 
 
@@ -102,14 +102,14 @@ def test_nobody_makes_room_with_dies_that_are_broken() -> None:
                 Placement(parts=[(node, ((1 << 2 * npus) - 1) << 2 * first)]),
                 0.0,
             )
-        ledger.index.block(2, 0b11 << 14)
-        ledger.index.block(1, broken)
+        ledger.index.set_faulty_dies(2, 0b11 << 14)
+        ledger.index.set_faulty_dies(1, broken)
         found = defragmentation.plan_defragmentation(ledger, PlacementRequest(1))
         assert (len(found.moves) if found else None) == moves
 
 
 def test_a_broken_die_that_nobody_holds_belongs_to_no_total() -> None:
     ledger = one_die_broken(Placement(parts=[(0, 0b1111)]))
-    ledger.index.block(5, 0xFF)
-    seen = capacity_metrics.views(ledger)
+    ledger.index.set_faulty_dies(5, 0xFF)
+    seen = capacity_metrics.capacity_snapshot(ledger)
     assert (seen.npus_free, seen.nodes_up) == (4 * 16 - 4 - 2, 8)

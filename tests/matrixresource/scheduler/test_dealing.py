@@ -31,7 +31,9 @@ def machines(draw: st.DrawFn) -> dict[int, CabinetCapacity]:
 def left(rooms: dict[int, CabinetCapacity], takes: dict[int, int]) -> int:
     """Whole nodes beside the members, in the supernodes that have any."""
     homes = {cabinet // CABINETS for cabinet, count in takes.items() if count}
-    used = (max(0, takes.get(c, 0) - room.first - room.beside) for c, room in rooms.items() if c // CABINETS in homes)
+    used = (
+        max(0, takes.get(c, 0) - room.present - room.partly_used) for c, room in rooms.items() if c // CABINETS in homes
+    )
     return sum(room.whole for c, room in rooms.items() if c // CABINETS in homes) - sum(used)
 
 
@@ -43,16 +45,19 @@ def test_members_are_dealt_when_that_can_be(
     def sound(takes: dict[int, int]) -> bool:
         homes = [sum(takes.get(s * CABINETS + c, 0) for c in range(CABINETS)) for s in range(3)]
         counts = (
-            room.first <= takes.get(c, 0) <= room.most and not takes.get(c, 0) % cell for c, room in rooms.items()
+            room.present <= takes.get(c, 0) <= room.members_max and not takes.get(c, 0) % cell
+            for c, room in rooms.items()
         )
         return sum(homes) == wanted and not any(n % block for n in homes) and all(counts)
 
-    all_takes = (dict(enumerate(counts)) for counts in product(*(range(room.most + 1) for room in rooms.values())))
+    all_takes = (
+        dict(enumerate(counts)) for counts in product(*(range(room.members_max + 1) for room in rooms.values()))
+    )
     most = max((left(rooms, takes) for takes in all_takes if sound(takes)), default=-1)
     event("fits" if most >= spares else "does not fit")
-    for effort in (block_distribution.EFFORT, 0):
+    for effort in (block_distribution.DIVISIONS_MAX, 0):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(block_distribution, "EFFORT", effort)
+            patch.setattr(block_distribution, "DIVISIONS_MAX", effort)
             found = distribute(rooms, wanted, spares, cell=cell, block=block, most=9, cabinets=CABINETS)
         if found is not None:
             assert sound(found)

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.allocator.ledger_verbs import hold, rebuild_index
 from matrixresource.scheduler.defragment import defragmentation
-from matrixresource.scheduler.defragment.search import pieces_of
+from matrixresource.scheduler.defragment.search import fragments_by_node
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.metrics import capacity_metrics
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
@@ -39,7 +39,7 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
         return
     assert found.npus == sum(move.npus for move in found.moves) == sum(step.npus for step in found.steps)
     dies = list(ledger.index.dies)
-    where = {(piece.name, node): piece.dies for node, there in pieces_of(ledger).items() for piece in there}
+    where = {(piece.name, node): piece.dies for node, there in fragments_by_node(ledger).items() for piece in there}
     for step in found.steps:
         gone = where.pop((step.name, step.source))
         assert dies[step.target].bit_count() >= gone.bit_count()
@@ -48,9 +48,9 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
         dies[step.target] &= ~taken
         where[step.name, step.target] = taken
     for move in found.moves:
-        ledger.give(move.name, move.old)
+        ledger.remove_usage(move.name, move.old)
     for move in found.moves:
-        ledger.take(move.name, move.new)
+        ledger.add_usage(move.name, move.new)
         ledger.allocations[move.name].place = move.new
     assert ledger.index.state() == rebuild_index(ledger).state()
     assert capacity_metrics.largest_blocks(ledger.index)[over] == found.after >= request.nodes > found.before
@@ -76,7 +76,7 @@ def test_what_metrics_show() -> None:
     hold(ledger, "part", PlacementRequest(1, 6.5), Placement(parts=[(4, 0b1111111111111)]), 0.0)
     hold(ledger, "safe", PlacementRequest(1, spares=1), Placement(whole=[(2, 1)], spares=[(2, 2)]), 0.0)
     ledger.set_up(15, False)
-    shown = capacity_metrics.views(ledger)
+    shown = capacity_metrics.capacity_snapshot(ledger)
     assert (shown.nodes_up, shown.nodes_free, shown.spares) == (15, 9, 1)
     assert shown.npus_free == 73.5
     assert shown.largest == {"cabinet": 3, "supernode": 5, "": 9}

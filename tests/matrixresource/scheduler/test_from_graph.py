@@ -112,14 +112,14 @@ class Followed(RuleBasedStateMachine):
     @rule(node=st.integers(0, SMALL.all_nodes - 1), dies=st.sampled_from([0, 1, 0b110, 0xFF, 0xFFFF]))
     def break_or_repair(self, node: int, dies: int) -> None:
         """Whoever holds broken dies keeps them; nobody new comes."""
-        self.ledger.index.block(node, dies)
+        self.ledger.index.set_faulty_dies(node, dies)
         self.graph.nodes[node]["broken"] = dies
 
     @rule(spec=specs())
     def ask(self, spec: PlacementRequest) -> None:
         """Trials take allocations from broken dies and bring them back."""
         before = self.ledger.index.state(), list(self.ledger.index.dies), dict(self.ledger.index.idle_faulty)
-        explain.answer(self.ledger, spec, float(self.count))
+        explain.explain_placement(self.ledger, spec, float(self.count))
         assert (self.ledger.index.state(), self.ledger.index.dies, self.ledger.index.idle_faulty) == before
 
     @invariant()
@@ -183,7 +183,7 @@ def test_the_graph_says_who_holds_each_npu() -> None:
 def test_more_parts_than_a_supernode_has_nodes() -> None:
     place = Ledger(SMALL).choose(PlacementRequest(6, 3, cpus=1))
     assert place is not None
-    assert len({node // SMALL.of_supernode for node, _ in place.parts}) == 2
+    assert len({node // SMALL.nodes_per_supernode for node, _ in place.parts}) == 2
     assert Ledger(SMALL).choose(PlacementRequest(9, 3, cpus=1)) is None
 
 
@@ -252,4 +252,4 @@ def test_no_decision_reads_a_graph(monkeypatch: pytest.MonkeyPatch) -> None:
         ledger.set_up(node, True)
     for name in list(ledger.allocations):
         ledger.release(name)
-    assert ledger.index.left == [4, 4]
+    assert ledger.index.whole_counts == [4, 4]

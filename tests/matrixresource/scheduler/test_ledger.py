@@ -131,8 +131,9 @@ def test_a_lost_member_is_replaced_under_its_rules_else_with_them_as_preferences
 
 
 INDEXED = (
-    "by_free", "cpus", "dies", "faulty_dies", "free", "halves", "having", "idle_faulty", "left", "mem", "node_bits",
-    "parts", "rows", "shape", "sizes", "up", "whole",
+    "cabinets_by_whole", "cpus", "dies", "faulty_dies", "free", "idle_faulty", "mem", "node_bits", "nodes_by_free_npus",
+    "nodes_with_free_die", "present_counts", "shape", "supernodes_by_cabinet", "supernodes_by_whole", "up", "whole",
+    "whole_counts",
 )  # fmt: skip
 
 
@@ -140,8 +141,8 @@ def everything(ledger: Ledger) -> list[Any]:
     """All that a ledger knows."""
     index, chooser = ledger.index, ledger.chooser
     known: list[Any] = [getattr(index, name) for name in INDEXED]
-    known += [chooser.node_ends, chooser.cabinet_ends, chooser.seen, chooser.orders]
-    known += [ledger.allocations, ledger.reservations, ledger.promises.waiting, ledger.tenants]
+    known += [chooser.node_ends, chooser.cabinet_ends, chooser.size_counts, chooser.orders]
+    known += [ledger.allocations, ledger.reservations, ledger.reserved_capacity.waiting, ledger.tenants]
     return known
 
 

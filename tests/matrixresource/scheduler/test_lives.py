@@ -121,7 +121,7 @@ class Machine(RuleBasedStateMachine):
         name, accountant = self.replay.names[node], self.accountant
         accountant.broken = {die for die in accountant.broken if die[0] != name}
         accountant.broken |= {(name, die) for die in range(16) if dies >> die & 1}
-        self.replay.ledger.index.block(node, dies)
+        self.replay.ledger.index.set_faulty_dies(node, dies)
 
     # ---- changes in place
 

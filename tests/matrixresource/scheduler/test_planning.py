@@ -36,7 +36,7 @@ def machines(draw: st.DrawFn) -> Ledger:
     if draw(st.booleans()):
         ledger.set_up(draw(st.integers(0, 5)), False)
     for node in draw(st.sets(st.integers(0, 5), max_size=2)):
-        ledger.index.block(node, draw(st.sampled_from([0b1, 0b1100, 0xFFF0])))
+        ledger.index.set_faulty_dies(node, draw(st.sampled_from([0b1, 0b1100, 0xFFF0])))
     return ledger
 
 
@@ -66,20 +66,20 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
     ledger = data.draw(machines())
     request = data.draw(specs(ledger))
     before = ledger.index.state(), list(ledger.index.dies), list(ledger.allocations)
-    reported = explain.answer(ledger, request, 1.0, explain.THOROUGH)
+    reported = explain.explain_placement(ledger, request, 1.0, explain.THOROUGH)
     assert (ledger.index.state(), ledger.index.dies, list(ledger.allocations)) == before
     assert (reported.place is not None) == exhaustive.fits(ledger, request)
     if reported.place is not None:
         return
-    assert reported.why
-    assert all(domain.short or domain.obstacles for domain in reported.why)
-    found = {change.kind: change for change in reported.changes}
+    assert reported.diagnoses
+    assert all(domain.short or domain.obstacles for domain in reported.diagnoses)
+    found = {change.kind: change for change in reported.suggestions}
     assert (found["fewer"].nodes if "fewer" in found else 0) == exhaustive.most_nodes(ledger, request)
     relaxed: dict[str, str] = {}
     for rule, to, changed in exhaustive.weaker(request):
         if rule not in relaxed and exhaustive.fits(ledger, changed):
             relaxed[rule] = to
-    assert {change.rule: change.to for change in reported.changes if change.kind == "relax"} == relaxed
+    assert {change.rule: change.to for change in reported.suggestions if change.kind == "relax"} == relaxed
     least = exhaustive.least_release(ledger, request)
     assert (found["release"].npus if "release" in found else None) == least
     if least is not None:
@@ -91,7 +91,7 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
         for t in leaving
         if exhaustive.fits(ledger, request, (n for n, h in ledger.allocations.items() if h.request.lease_end <= t))
     )
-    assert reported.earliest == next(fitting, None)
+    assert reported.earliest_start == next(fitting, None)
 
 
 @settings(max_examples=60, deadline=None)
@@ -109,9 +109,9 @@ def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, w
             mask = ((1 << 2 * npus) - 1) << 2 * (8 - free)
             hold(ledger, f"t{number}", PlacementRequest(1, npus), Placement(parts=[(node, mask)]), 0.0)
     request = PlacementRequest(nodes, required_domain=within, cabinet_block=cell)
-    reported = explain.answer(ledger, request, 0.0, explain.THOROUGH)
+    reported = explain.explain_placement(ledger, request, 0.0, explain.THOROUGH)
     if reported.place is None:
-        moved = next((change for change in reported.changes if change.kind == "move"), None)
+        moved = next((change for change in reported.suggestions if change.kind == "move"), None)
         if cell == 1 or within or (moved and moved.exact):
             assert (moved.npus if moved else None) == exhaustive.least_moved(ledger, request)
         elif moved:
@@ -145,14 +145,14 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
             assert change.kind != "release" or released.fits_without(change.names, request)
             for one in change.names if change.kind == "release" else ():
                 assert not released.fits_without((name for name in change.names if name != one), request)
-    if reported.place is None and reported.earliest is not None:
+    if reported.place is None and reported.earliest_start is not None:
         with trial(ledger) as released:
             left = [
                 name
                 for name, allocation in ledger.allocations.items()
-                if allocation.request.lease_end <= reported.earliest
+                if allocation.request.lease_end <= reported.earliest_start
             ]
-            sooner = [name for name in left if ledger.allocations[name].request.lease_end < reported.earliest]
+            sooner = [name for name in left if ledger.allocations[name].request.lease_end < reported.earliest_start]
             assert released.fits_without(left, request)
             assert not released.fits_without(sooner, request)
 
@@ -161,28 +161,28 @@ def test_a_higher_priority_sees_whom_it_would_preempted() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
         ledger.allocate(name, request_of({"npus": npus, "prio": priority}, 0.0), 0.0)
-    reported = explain.answer(ledger, PlacementRequest(1, 5, priority=2), 0.0)
-    assert [change.names for change in reported.changes if change.kind == "preempt"] == [("low",)]
-    assert [change.names for change in reported.changes if change.kind == "release"] == [("low",)]
+    reported = explain.explain_placement(ledger, PlacementRequest(1, 5, priority=2), 0.0)
+    assert [change.names for change in reported.suggestions if change.kind == "preempt"] == [("low",)]
+    assert [change.names for change in reported.suggestions if change.kind == "release"] == [("low",)]
     assert sorted(ledger.allocations) == ["high", "low", "lower"]
-    reported = explain.answer(ledger, PlacementRequest(2, priority=2), 0.0)
-    assert [change.kind for change in reported.changes] == ["release"]
+    reported = explain.explain_placement(ledger, PlacementRequest(2, priority=2), 0.0)
+    assert [change.kind for change in reported.suggestions] == ["release"]
 
 
 def test_sockets_and_memory_are_reported_apart() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     ledger.allocate("pool", PlacementRequest(0, cpus=5, mem=1000), 0.0)
-    reported = explain.answer(ledger, PlacementRequest(0, cpus=4, mem=3000), 0.0)
-    assert [domain.obstacles for domain in reported.why] == [{"cpus": 1, "mem": 928}]
-    assert [(c.kind, c.cpus, c.mem) for c in reported.changes if c.kind == "fewer"] == [("fewer", 3, 2072)]
-    assert [(c.names, c.exact) for c in reported.changes if c.kind == "release"] == [(("pool",), True)]
+    reported = explain.explain_placement(ledger, PlacementRequest(0, cpus=4, mem=3000), 0.0)
+    assert [domain.obstacles for domain in reported.diagnoses] == [{"cpus": 1, "mem": 928}]
+    assert [(c.kind, c.cpus, c.mem) for c in reported.suggestions if c.kind == "fewer"] == [("fewer", 3, 2072)]
+    assert [(c.names, c.exact) for c in reported.suggestions if c.kind == "release"] == [(("pool",), True)]
 
 
 def test_a_place_comes_with_what_a_loss_would_take() -> None:
     drawn = [Supernode().topology]
-    reported = explain.answer(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0, topologies=drawn)
-    assert reported.earliest == 7.0
-    assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in reported.radius] == [
+    reported = explain.explain_placement(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0, topologies=drawn)
+    assert reported.earliest_start == 7.0
+    assert [(loss.over, loss.members, round(loss.ub_share, 4)) for loss in reported.blast_radius] == [
         ("node", 1, 0.1667),
         ("cabinet", 4, 0.6667),
         ("supernode", 6, 1.0),
@@ -196,11 +196,11 @@ def test_a_cell_waits_for_nodes_of_one_cabinet() -> None:
     ledger = Ledger(ClusterShape(1, 3, 2))
     for number, end in enumerate((30.0, 10.0, 20.0)):
         hold(ledger, f"t{number}", PlacementRequest(1, lease_end=end), Placement(whole=[(number, 0b01)]), 0.0)
-    reported = explain.answer(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
-    assert (reported.earliest, reported.why[0].short, reported.why[0].obstacles) == (
+    reported = explain.explain_placement(ledger, PlacementRequest(2, cabinet_block=2), 1.0)
+    assert (reported.earliest_start, reported.diagnoses[0].short, reported.diagnoses[0].obstacles) == (
         10.0,
         2,
         {"allocated": 3, "cell": 3},
     )
-    assert {change.rule: change.to for change in reported.changes if change.kind == "relax"} == {"cell": "1"}
-    assert [change.npus for change in reported.changes if change.kind == "release"] == [8]
+    assert {change.rule: change.to for change in reported.suggestions if change.kind == "relax"} == {"cell": "1"}
+    assert [change.npus for change in reported.suggestions if change.kind == "release"] == [8]

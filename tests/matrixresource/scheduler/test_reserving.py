@@ -100,7 +100,7 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
         lease_end=chance.randint(1, 12),
     )
     before = ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends
-    first = earliest_start.earliest(ledger, request, 0.0)
+    first = earliest_start.earliest_start(ledger, request, 0.0)
     assert (ledger.index.state(), ledger.chooser.node_ends, ledger.chooser.cabinet_ends) == before
 
     def fits(start: int) -> bool:

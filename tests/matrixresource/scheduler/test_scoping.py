@@ -15,7 +15,7 @@ from matrixresource.scheduler.model.free_capacity_index import WORD_BITS
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.placement import candidate_domains
 from matrixresource.scheduler.placement.affinity import AffinityFilter
-from matrixresource.scheduler.placement.constrained import in_scope
+from matrixresource.scheduler.placement.constrained import choose_in_scope
 
 
 def used(seed: int, shape: ClusterShape) -> Ledger:
@@ -36,7 +36,7 @@ def used(seed: int, shape: ClusterShape) -> Ledger:
     for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
         ledger.set_up(node, False)
     for node in chance.sample(range(shape.all_nodes), shape.all_nodes // 10):
-        ledger.index.block(node, 1 << chance.randrange(16))
+        ledger.index.set_faulty_dies(node, 1 << chance.randrange(16))
     return ledger
 
 
@@ -60,7 +60,7 @@ def test_nodes_in_use_with_room(seed: int, per: float) -> None:
     roomy = {node for node in range(index.shape.all_nodes) if has_room(index, node, per)}
     whole = {c * index.nodes + o for c, mask in enumerate(index.whole) for o in index.offsets(mask)}
     assert roomy - whole
-    assert set(low_bits(index.started(per), index.shape.all_nodes)) == roomy - whole
+    assert set(low_bits(index.partly_used_nodes(per), index.shape.all_nodes)) == roomy - whole
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -74,8 +74,8 @@ def test_a_gang_of_parts_lies_where_trying_every_scope_puts_it(seed: int, within
             chance.randint(2, 4 if within == "cabinet" else 9), chance.choice([0.5, 1, 2, 4, 6]), within
         )
         places: list[tuple[int, int, int, Placement]] = []
-        for number, scope in enumerate(candidate_domains.started_scopes(index, request)):
-            place = in_scope(ledger, request, scope, AffinityFilter(ledger, request))
+        for number, scope in enumerate(candidate_domains.partly_used_scopes(index, request)):
+            place = choose_in_scope(ledger, request, scope, AffinityFilter(ledger, request))
             if place is not None:
                 whole = sum(index.whole[cabinet].bit_count() for cabinet in scope)
                 places.append((len(place.cabinets(index.nodes)), whole, number, place))

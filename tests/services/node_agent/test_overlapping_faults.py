@@ -62,7 +62,7 @@ def state(fleet: Fleet) -> dict[str, Any]:
         "codes": sorted(node.codes),
         "severities": node.severities,
         "ports": node.ports,
-        "silent": node.silent,
+        "silent": node.unreported_losses,
         "moved": node.moved,
         "missing": node.missing,
         "inventory": node.inventory,

@@ -16,7 +16,7 @@ from matrixresource.agent.fault_catalogue import CATALOGUE
 from tests.small_stack import SmallStack
 
 OF_PROCESSES = [
-    name for name, each in library().items() if any(CATALOGUE[action.fault].of_processes for action in each.method)
+    name for name, each in library().items() if any(CATALOGUE[action.fault].is_process_fault for action in each.method)
 ]
 OF_HARDWARE = sorted(set(library()) - set(OF_PROCESSES))
 QUICK = ["free-node-lacks-an-npu", "hbm-multi-bit-error", "repeat-offender", "rdma-nic-dies"]

@@ -29,7 +29,7 @@ def test_a_wide_table_keeps_its_columns(capsys: pytest.CaptureFixture[str]) -> N
     assert (code, title.split()[0], len(rows)) == (0, "KIND", len(CATALOGUE))
     for row, (name, kind) in zip(rows, CATALOGUE.items(), strict=True):
         assert row.split()[0] == name
-        assert all(cell in row for cell in (kind.strikes, kind.means, kind.level, kind.found_by))
+        assert all(cell in row for cell in (kind.scope, kind.description, kind.level, kind.detected_by))
 
 
 def test_a_long_sentence_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
