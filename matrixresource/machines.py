@@ -10,25 +10,25 @@ from matrixcommon.model.errors import InvalidField
 DEFAULT_FILE = Path(__file__).parent / "topology" / "cloudmatrix384.yaml"
 
 
-def built_in() -> dict[str, Path]:
+def built_in_specs() -> dict[str, Path]:
     """Spec files of the built-in machines, by name."""
     return {file.stem: file for file in sorted(DEFAULT_FILE.parent.glob("*.yaml"))}
 
 
-def of_numbers(machine: str) -> bool:
+def has_spec(machine: str) -> bool:
     """Whether it names a built-in machine or a spec file; otherwise it is a file with a drawn supernode."""
-    return machine in built_in() or Path(machine).suffix.lower() in (".yaml", ".yml")
+    return machine in built_in_specs() or Path(machine).suffix.lower() in (".yaml", ".yml")
 
 
-def spec_file(named: Path | str | None) -> Path:
+def spec_file(machine: Path | str | None) -> Path:
     """The path of a machine's spec. Raises InvalidField if there is neither such a file nor a built-in machine of that
     name."""
-    if named is None:
+    if machine is None:
         return DEFAULT_FILE
-    file = built_in().get(str(named), Path(named))
+    file = built_in_specs().get(str(machine), Path(machine))
     if not file.is_file():
-        there = ", ".join(built_in())
+        names = ", ".join(built_in_specs())
         raise InvalidField(
-            f"{str(named)[:200]!r} is neither a file nor a machine; built-in machines are {there}", field="spec"
+            f"{str(machine)[:200]!r} is neither a file nor a machine; built-in machines are {names}", field="spec"
         )
     return file

@@ -13,22 +13,22 @@ from matrixcommon.native.build import Failed, build, missing
 from matrixcommon.native.loader import folder_for
 from matrixresource.scheduler import ALLOCATOR, FORM
 
-CANNOT = 3
+EXIT_CANNOT_COMPILE = 3
 
 
 def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         return check()
-    if (what := missing()) and not folder_for(ALLOCATOR).exists():
-        print(f"the allocator is not compiled: {what}; it runs interpreted, more slowly")
-        return CANNOT
-    begun, there = time.monotonic(), folder_for(ALLOCATOR).exists()
+    if (missing_tool := missing()) and not folder_for(ALLOCATOR).exists():
+        print(f"the allocator is not compiled: {missing_tool}; it runs interpreted, more slowly")
+        return EXIT_CANNOT_COMPILE
+    started, exists = time.monotonic(), folder_for(ALLOCATOR).exists()
     try:
         target = build(ALLOCATOR)
     except (Failed, OSError) as error:
         print(f"the allocator could not be compiled: {error}", file=sys.stderr)
         return 1
-    print(f"the allocator is compiled {'already' if there else f'in {time.monotonic() - begun:.0f} s'}: {target}")
+    print(f"the allocator is compiled {'already' if exists else f'in {time.monotonic() - started:.0f} s'}: {target}")
     return 0
 
 

@@ -17,7 +17,7 @@ from matrixlink.store.tables import WiringRow
 from matrixresource.client import ResourceClient, TopologyVersionCache
 from matrixresource.contract.topology import SupernodeWiring
 from matrixresource.topology import Supernode
-from matrixresource.topology.compiled import compiled_document
+from matrixresource.topology.compiled import compile_stored
 from matrixresource.topology.deviations import Deviation
 
 log = logging.getLogger(__name__)
@@ -75,5 +75,5 @@ def _moved(wiring: SupernodeWiring) -> list[dict[str, str]]:
 
 def supernode_of(name: str, document: Mapping[str, Any]) -> Supernode:
     """A supernode from its stored graph."""
-    supernode = Supernode(name, topology=compiled_document(document))
-    return supernode.deviating(Deviation(**each).of(name) for each in document["found"])
+    supernode = Supernode(name, topology=compile_stored(document))
+    return supernode.with_deviations(Deviation(**each).qualified(name) for each in document["found"])

@@ -18,7 +18,7 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.admission.what_if import Scenario, differing, evaluate
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
-from matrixlink.fabric.condition.elements import Ports, all_ports, together
+from matrixlink.fabric.condition.elements import Ports, all_ports, merge_ports
 from matrixlink.maintenance.drain_workflow import DRAIN, DrainContext
 from matrixlink.maintenance.drained_elements import DrainedElements
 from matrixlink.store.tables import DRAINING, RESTORED, DrainRow, OperationRow
@@ -80,7 +80,7 @@ class Drains:
     def _evaluate(self, session: Session, name: str, ports: Ports, request: DrainRequest) -> WhatIfView:
         supposed = self._fabric.copy()
         supposed.set_drained(
-            together([*(row.ports for row in self._store.out_of_use(session) if row.name != name), ports])
+            merge_ports([*(row.ports for row in self._store.out_of_use(session) if row.name != name), ports])
         )
         asked = WhatIfRequest(drain=request.elements)
         judged = evaluate(self._promises, Scenario(supposed, differing(self._fabric, supposed)), asked)

@@ -136,7 +136,7 @@ class FabricInventory:
 
     def _plane_view(self, plane: Plane, below: Counter[str], slices: int) -> PlaneSummary:
         model = self._slice_controller.promises.planes[plane]
-        links = sum(supernode.links_of_plane[str(plane)] for supernode in self._fabric.supernodes.values())
+        links = sum(supernode.link_counts[str(plane)] for supernode in self._fabric.supernodes.values())
         return PlaneSummary(
             name=str(plane),
             state=DEGRADED if below.total() else UP,

@@ -13,14 +13,14 @@ from sqlalchemy.orm import Session
 
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.store.topology_versions import supernodes
-from matrixresource.topology.compiled import frame_of
+from matrixresource.topology.compiled import regular_topology
 from matrixresource.topology.supernode import Supernode
 
 
 def cluster_shape(built: Mapping[str, Supernode]) -> ClusterShape:
     """The largest of each dimension: supernodes of one machine are alike except for what is not drawn."""
     specs = {each.spec.fingerprint: each.spec for each in built.values()}.values()
-    slots = [at for spec in specs for at in frame_of(spec).node_slots.values()]
+    slots = [at for spec in specs for at in regular_topology(spec).node_slots.values()]
     return ClusterShape(
         max(1, len(built)),
         max((cabinet + 1 for cabinet, _ in slots), default=1),

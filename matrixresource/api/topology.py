@@ -29,7 +29,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow, current_version, supernodes, topology_at
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
+from matrixresource.topology.observed_graph import graphml, node_link, observed_graph
 from matrixresource.topology.supernode import Supernode
 
 Drain = Annotated[bool, Query(description="ask allocations there to leave; MatrixResource moves none itself")]
@@ -99,7 +99,7 @@ def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
             raise InvalidField(f"{format!r} is not a format; use node-link or graphml", field="format")
         with store.reading() as session:
             supernode, called = _supernode(session, name, version), version or current_version(session)
-            graph = graph_as_found(supernode, topology_at(session, version), called, level)
+            graph = observed_graph(supernode, topology_at(session, version), called, level)
         if format == "graphml":
             return PlainTextResponse(graphml(graph), media_type="application/graphml+xml")
         return JsonAnswer({"topologyVersion": called, "graph": node_link(graph)})
@@ -109,7 +109,7 @@ def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
         """Everything needed to draw this supernode's graph as it is now; MatrixLink and the agents read it here."""
         with store.reading() as session:
             supernode, version = _supernode(session, name, None), current_version(session)
-            found = [each.local(name).wire() for each in topology_at(session).of(name).deviations]
+            found = [each.unqualified(name).wire() for each in topology_at(session).restricted_to(name).deviations]
         ordered = sorted(found, key=lambda each: (each["kind"], each["part"]))
         return SupernodeWiring(supernode=name, topology_version=version, found=ordered, **supernode.topology.document())
 

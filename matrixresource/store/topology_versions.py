@@ -22,10 +22,10 @@ from matrixresource.contract.topology import TopologyVersionView
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.tables import Base, SupernodeRow
-from matrixresource.topology.compiled import GRAPHS_KEPT, CompiledTopology, compiled_document
+from matrixresource.topology.compiled import GRAPHS_KEPT, CompiledTopology, compile_stored
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
-from matrixresource.topology.versions import Topology, changes, matches, summary
+from matrixresource.topology.versions import Topology, is_valid_on, list_changes, summarise_changes
 
 
 class TopologyHeadRow(Base):
@@ -61,7 +61,7 @@ class TopologyVersionRow(ResourceRow, Base):
     topology: Mapped[dict[str, Any]] = mapped_column(JSON)
 
     def view(self) -> TopologyVersionView:
-        return self.view_as(TopologyVersionView, summary=summary(self.changes))
+        return self.view_as(TopologyVersionView, summary=summarise_changes(self.changes))
 
 
 def current_version(session: Session) -> str:
@@ -73,7 +73,7 @@ def current_version(session: Session) -> str:
 def checked_version(session: Session, requested: str | None) -> str:
     """The name of the newest version. Raises StaleTopology if `asked` is a version with different content."""
     current = current_version(session)
-    if not matches(requested, current):
+    if not is_valid_on(requested, current):
         text = f"the topology is now {current!r}; plan again on that version"
         raise StaleTopology(text, field="topologyVersion")
     return current
@@ -116,7 +116,9 @@ def observed_supernodes(session: Session, version: str | None = None) -> dict[st
     """The same, with the deviations that agents found."""
     topology = topology_at(session, version)
     built = supernodes(session, version)
-    return {name: supernode.deviating(topology.of(name).deviations) for name, supernode in built.items()}
+    return {
+        name: supernode.with_deviations(topology.restricted_to(name).deviations) for name, supernode in built.items()
+    }
 
 
 def spec_at(session: Session, supernode: str) -> SupernodeSpec:
@@ -146,14 +148,14 @@ def record_version(session: Session, head: TopologyHeadRow, after: Topology, *, 
     if head.name:
         find(session, TopologyVersionRow, head.name).state = "Superseded"
     number = head.number + 1
-    name = after.named(number)
+    name = after.version_name(number)
     session.add(
         TopologyVersionRow(
             name=name,
             number=number,
             state="Current",
             by=by,
-            changes=changes(before, after),
+            changes=list_changes(before, after),
             topology=after.wire(),
         )
     )
@@ -200,7 +202,7 @@ def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
         return _graphs.setdefault(fingerprint, known)  # the last to go
     row = session.get(SpecRow, fingerprint)
     assert row is not None, f"no spec {fingerprint} in the database"
-    graph = compiled_document({"spec": json.loads(row.numbers), "drawn": json.loads(row.drawn)})
+    graph = compile_stored({"spec": json.loads(row.numbers), "drawn": json.loads(row.drawn)})
     while len(_graphs) >= GRAPHS_KEPT:
         del _graphs[next(iter(_graphs))]
     return _graphs.setdefault(fingerprint, graph)

@@ -45,8 +45,8 @@ from matrixresource.store.topology_versions import (
     supernodes,
     topology_at,
 )
-from matrixresource.topology.compiled import CompiledTopology, compiled_spec
-from matrixresource.topology.deviations import as_built, deviations
+from matrixresource.topology.compiled import CompiledTopology, compile_spec
+from matrixresource.topology.deviations import as_built, find_deviations
 from matrixresource.topology.graph_document import compile_document
 from matrixresource.topology.loading import parse_spec
 from matrixresource.topology.spec import InvalidSpec, SupernodeSpec
@@ -67,7 +67,7 @@ class TopologyManager:
         self._store = store
         self._clock = clock
         self._spec = spec
-        self._topology = topology or compiled_spec(spec)
+        self._topology = topology or compile_spec(spec)
 
     # -- by request ----------------------------------------------------------------------------------------------
 
@@ -87,7 +87,7 @@ class TopologyManager:
         Conflict if it exists with another spec, or if allocations hold nodes that the new graph lacks; InvalidField if
         spec, graph or name are not valid."""
         spec = self._spec if request.spec is None else _parse_spec(request.spec)
-        topology = self._topology if request.spec is None else compiled_spec(spec)
+        topology = self._topology if request.spec is None else compile_spec(spec)
         if request.graph is not None:
             topology = compile_document(request.graph, spec)
         with self._store.transaction() as session:
@@ -103,7 +103,7 @@ class TopologyManager:
                 if request.graph is not None and topology.fingerprint != before.supernodes[name]:
                     emptied = self._redraw(session, built, Supernode(name, topology=topology))
                     after = {**before.supernodes, name: store_graph(session, topology)}
-                    left, closed = before.deviations - before.of(name).deviations, before.closed - emptied
+                    left, closed = before.deviations - before.restricted_to(name).deviations, before.closed - emptied
                     redrawn = replace(before, supernodes=after, closed=closed, deviations=left)
                     record_version(session, head, redrawn, by=by)
             else:
@@ -170,7 +170,7 @@ class TopologyManager:
             node_inventories.delete_inventories(session, [each.name for each in inside if isinstance(each, NodeRow)])
             for each in (*inside, row):
                 session.delete(each)
-            mine = before.of(name)
+            mine = before.restricted_to(name)
             after = Topology(
                 {other: spec for other, spec in before.supernodes.items() if other != name},
                 before.closed - mine.closed,
@@ -262,7 +262,7 @@ class TopologyManager:
             found = before.deviations
             built = supernodes(session)
             for name in sorted({row.supernode for row in moving}):
-                found = found - before.of(name).deviations | _observed_deviations(session, built[name])
+                found = found - before.restricted_to(name).deviations | _observed_deviations(session, built[name])
             earlier, name = head.name, record_version(session, head, replace(before, deviations=found), by="agents")
             return name if name != earlier else None
 
@@ -334,7 +334,7 @@ def _unsettled_ports(session: Session) -> list[Any]:
 def _observed_deviations(session: Session, supernode: Supernode) -> frozenset[Any]:
     rows = session.scalars(select(ObservedPortsRow).where(ObservedPortsRow.supernode == supernode.name)).all()
     connected = select(NodeRow.name).where(NodeRow.supernode == supernode.name, NodeRow.agent == "Connected")
-    return deviations(supernode, {row.node: row.adopted_peers() for row in rows}, set(session.scalars(connected)))
+    return find_deviations(supernode, {row.node: row.adopted_peers() for row in rows}, set(session.scalars(connected)))
 
 
 def _parse_spec(document: Mapping[str, Any]) -> SupernodeSpec:

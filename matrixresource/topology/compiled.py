@@ -22,7 +22,7 @@ from typing import Any
 import networkx as nx
 
 from matrixresource.topology.deviations import Deviation
-from matrixresource.topology.graph import every_link, every_vertex, link_edges, supernode_graph
+from matrixresource.topology.graph import all_links, all_vertices, link_edges, supernode_graph
 from matrixresource.topology.layout import Layout, Link, Vertex
 from matrixresource.topology.rewiring import apply_deviations
 from matrixresource.topology.spec import SupernodeSpec
@@ -35,14 +35,14 @@ Rewired = Mapping[str, Mapping[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class RegularTopology:
     """The regular machine of a spec, with local names: what a graph is compared with."""
 
     vertices: dict[str, Vertex]
     links: dict[str, Link]
     node_slots: dict[str, tuple[int, int]]
     """Every node position of the spec, with the numbers of its cabinet and of its place there."""
-    port_towards: dict[tuple[str, str], str]
+    port_by_ends: dict[tuple[str, str], str]
     """By near end and far end of a link, its port."""
     bus_devices: dict[str, str]
     leaves: dict[tuple[str, int], str]
@@ -75,7 +75,7 @@ class CompiledTopology:
     def graph(self) -> nx.MultiGraph:
         """The graph, drawn for `STANDARD`; read-only. It takes as much memory as everything compiled from it and is
         rarely needed, so only the last one drawn is kept."""
-        return _drawn(self.spec, self.deviations)
+        return _last_drawn_graph(self.spec, self.deviations)
 
     @functools.cached_property
     def link_named(self) -> dict[str, Link]:
@@ -90,7 +90,7 @@ class CompiledTopology:
         return {plane: tuple(names) for plane, names in found.items()}
 
     @functools.cached_property
-    def ports_at(self) -> dict[str, dict[str, set[str]]]:
+    def ports_by_part(self) -> dict[str, dict[str, set[str]]]:
         """By part (die, CPU, switch), the ports that end there, by owner."""
         found: dict[str, dict[str, set[str]]] = {}
         for owner, links in self.links.items():
@@ -106,19 +106,19 @@ class CompiledTopology:
             owner, _, port = element.partition(".")
             if match := re.fullmatch(r"ub-p(\d+)", port):
                 plane = int(match.group(1))
-                return self._where(lambda link: link.kind == "l1-l2" and link.sub_plane == plane, [owner])
-            return self._where(lambda link: link.port == port, [owner])
+                return self._matching_ports(lambda link: link.kind == "l1-l2" and link.sub_plane == plane, [owner])
+            return self._matching_ports(lambda link: link.port == port, [owner])
         if match := re.fullmatch(r"(ub|rdma|vpc)(?:-p(\d+))?", element):
             name, number = match.groups()
-            return self._where(lambda link: link.plane == name and number in (None, str(link.sub_plane)))
+            return self._matching_ports(lambda link: link.plane == name and number in (None, str(link.sub_plane)))
         if element in self.nodes:
-            return self._where(lambda link: True, [element])
-        return together(self.ports_at.get(part, {}) for part in self._parts(element))
+            return self._matching_ports(lambda link: True, [element])
+        return merge_ports(self.ports_by_part.get(part, {}) for part in self._parts(element))
 
     def _parts(self, element: str) -> list[str]:
         """The dies and switches of an element."""
         if element in self.compute_cabinets:
-            dies = [die for node in self.nodes if self.cabinet_of[node] == element for die in self._inside(node)]
+            dies = [die for node in self.nodes if self.cabinet_of[node] == element for die in self._parts_of_node(node)]
             return [*dies, *(each.name for each in self.switches.values() if each.cabinet == element)]
         if element in self.communication_cabinets:
             return [each.name for each in self.switches.values() if each.kind == "l2" and each.cabinet == element]
@@ -129,10 +129,12 @@ class CompiledTopology:
             return [die for die in self.endpoints[node]["die"] if die.startswith(f"{element}-")]
         return [element] if element in self.switches else []
 
-    def _inside(self, node: str) -> list[str]:
+    def _parts_of_node(self, node: str) -> list[str]:
         return [*self.endpoints[node]["die"], *self.endpoints[node]["cpu"], f"{node}-qingtian"]
 
-    def _where(self, wanted: Callable[[Link], bool], owners: Iterable[str] | None = None) -> dict[str, set[str]]:
+    def _matching_ports(
+        self, wanted: Callable[[Link], bool], owners: Iterable[str] | None = None
+    ) -> dict[str, set[str]]:
         found: dict[str, set[str]] = {}
         for owner in self.links if owners is None else owners:
             if ports := {link.port for link in self.links.get(owner, ()) if wanted(link)}:
@@ -173,7 +175,7 @@ class CompiledTopology:
         return {"spec": numbers, "drawn": [each.wire() for each in ordered]}
 
 
-def together(each: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]]:
+def merge_ports(each: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]]:
     """The ports of several parts, by owner, each once."""
     found: dict[str, set[str]] = {}
     for ports in each:
@@ -183,21 +185,21 @@ def together(each: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]]
 
 
 @functools.lru_cache(maxsize=8)
-def frame_of(spec: SupernodeSpec) -> Frame:
+def regular_topology(spec: SupernodeSpec) -> RegularTopology:
     layout, cut = Layout(spec, STANDARD), len(STANDARD) + 1
-    found = {vertex.name[cut:]: local_vertex(vertex, cut) for vertex in every_vertex(layout)}
-    every = {link.name[cut:]: local_link(link, cut) for link in every_link(layout)}
+    vertices = {vertex.name[cut:]: local_vertex(vertex, cut) for vertex in all_vertices(layout)}
+    links = {link.name[cut:]: local_link(link, cut) for link in all_links(layout)}
     slots = {
         node[cut:]: (number, place)
         for number, cabinet in enumerate(layout.compute_cabinets())
         for place, node in enumerate(layout.nodes(cabinet))
     }
-    towards = {link.ends: link.port for link in every.values()}
+    port_by_ends = {link.ends: link.port for link in links.values()}
     ub = spec.ub
-    chips = [(p, k) for p in range(ub.sub_planes) for k in range(ub.l2_per_sub_plane)]
-    boxes = {layout.l2(p, k)[cut:]: layout.bus_device(p, k)[cut:] for p, k in chips}
-    leaves = {(each.cabinet or "", each.sub_plane or 0): each.name for each in found.values() if each.kind == "leaf"}
-    return Frame(found, every, slots, towards, boxes, leaves)
+    l2_chips = [(p, k) for p in range(ub.sub_planes) for k in range(ub.l2_per_sub_plane)]
+    bus_devices = {layout.l2(p, k)[cut:]: layout.bus_device(p, k)[cut:] for p, k in l2_chips}
+    leaves = {(each.cabinet or "", each.sub_plane or 0): each.name for each in vertices.values() if each.kind == "leaf"}
+    return RegularTopology(vertices, links, slots, port_by_ends, bus_devices, leaves)
 
 
 def local_name(name: str) -> str:
@@ -217,20 +219,20 @@ def local_link(link: Link, cut: int) -> Link:
     return Link(link.name[cut:], link.kind, ends, link.capacity_gbps, link.latency_us, link.plane, link.sub_plane, node)
 
 
-def compiled_spec(spec: SupernodeSpec) -> CompiledTopology:
+def compile_spec(spec: SupernodeSpec) -> CompiledTopology:
     """The compiled graph of a supernode built exactly to `spec`, shared within this process."""
-    return _compiled_deviating(spec, frozenset())
+    return _compile_cached(spec, frozenset())
 
 
-def compiled_document(document: Mapping[str, Any]) -> CompiledTopology:
+def compile_stored(document: Mapping[str, Any]) -> CompiledTopology:
     """The inverse of `CompiledTopology.document`."""
     spec = _spec(json.dumps(document["spec"]))
-    return compiled_deviating(spec, [Deviation(**each) for each in document.get("drawn", ())])
+    return compile_with_deviations(spec, [Deviation(**each) for each in document.get("drawn", ())])
 
 
-def compiled_deviating(spec: SupernodeSpec, found: Any) -> CompiledTopology:
+def compile_with_deviations(spec: SupernodeSpec, found: Any) -> CompiledTopology:
     """The compiled graph of a spec's supernode with these deviations (local names)."""
-    return _compiled_deviating(spec, frozenset(found))
+    return _compile_cached(spec, frozenset(found))
 
 
 @functools.lru_cache(maxsize=8)
@@ -243,58 +245,60 @@ GRAPHS_KEPT = 8
 
 
 @functools.lru_cache(maxsize=GRAPHS_KEPT)
-def _compiled_deviating(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
-    return compile_graph(_draw(spec, found), spec) if found else _compiled_regular(spec)
+def _compile_cached(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
+    return compile_graph(_draw_graph(spec, found), spec) if found else _compile_regular(spec)
 
 
-def _compiled_regular(spec: SupernodeSpec) -> CompiledTopology:
+def _compile_regular(spec: SupernodeSpec) -> CompiledTopology:
     """The compiled form of the regular machine, made from the records from which its graph would be drawn: nothing
     deviates there, and the graph of a large machine takes many times their time and memory."""
-    frame, layout, cut = frame_of(spec), Layout(spec, STANDARD), len(STANDARD) + 1
+    regular, layout, cut = regular_topology(spec), Layout(spec, STANDARD), len(STANDARD) + 1
     by_owner: dict[str, list[Link]] = {}
-    for name, link in frame.links.items():
+    for name, link in regular.links.items():
         by_owner.setdefault(name.partition(".")[0], []).append(link)
     return CompiledTopology(
         spec,
         _fingerprint(spec, frozenset()),
         tuple(each[cut:] for each in layout.compute_cabinets()),
         tuple(each[cut:] for each in layout.communication_cabinets()),
-        dict(frame.node_slots),
-        {name: each for name, each in frame.vertices.items() if each.kind in SWITCHES},
+        dict(regular.node_slots),
+        {name: each for name, each in regular.vertices.items() if each.kind in SWITCHES},
         {owner: tuple(found) for owner, found in by_owner.items()},
         {},
         frozenset(),
-        _endpoints(frame, frame.vertices, frame.node_slots),
-        {node: frame.vertices[node].cabinet or "" for node in frame.node_slots},
-        dict(frame.bus_devices),
+        _endpoints(regular, regular.vertices, regular.node_slots),
+        {node: regular.vertices[node].cabinet or "" for node in regular.node_slots},
+        dict(regular.bus_devices),
     )
 
 
-def _draw(spec: SupernodeSpec, found: frozenset[Deviation]) -> nx.MultiGraph:
+def _draw_graph(spec: SupernodeSpec, found: frozenset[Deviation]) -> nx.MultiGraph:
     graph = supernode_graph(spec, STANDARD)
-    return apply_deviations(graph, [each.of(STANDARD) for each in found]) if found else graph
+    return apply_deviations(graph, [each.qualified(STANDARD) for each in found]) if found else graph
 
 
-_drawn = functools.lru_cache(maxsize=1)(_draw)
+_last_drawn_graph = functools.lru_cache(maxsize=1)(_draw_graph)
 
 
 def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology:
     """Compile a checked graph. `spec` is the regular machine that it is drawn on."""
     name = graph.graph.get("supernode", STANDARD)
     if name != STANDARD:
-        graph = renamed(graph, STANDARD)
-    cut, frame = len(STANDARD) + 1, frame_of(spec)
-    here = {local_name(vertex): about for vertex, about in graph.nodes(data=True)}
+        graph = rename_supernode(graph, STANDARD)
+    cut, regular = len(STANDARD) + 1, regular_topology(spec)
+    vertices = {local_name(vertex): data for vertex, data in graph.nodes(data=True)}
     drawn = {local_name(key): (local_name(a), local_name(b)) for a, b, key, _ in link_edges(graph)}
-    nodes = {node: at for node, at in frame.node_slots.items() if node in here}
-    cabinets = {about.get("cabinet", "")[cut:] for vertex, about in here.items() if vertex in nodes}
-    by_owner, rewired, cables = _read_links(frame, here, drawn, nodes)
+    nodes = {node: at for node, at in regular.node_slots.items() if node in vertices}
+    cabinets = {data.get("cabinet", "")[cut:] for vertex, data in vertices.items() if vertex in nodes}
+    by_owner, rewired, cables = _read_links(regular, vertices, drawn, nodes)
     lost = [
         Deviation("SwitchFailed", each.name)
-        for each in frame.vertices.values()
-        if each.kind in (*SWITCHES, "fabric") and each.name not in here and (each.node is None or each.node in nodes)
+        for each in regular.vertices.values()
+        if each.kind in (*SWITCHES, "fabric")
+        and each.name not in vertices
+        and (each.node is None or each.node in nodes)
     ]
-    absent = [Deviation("NodeAbsent", node) for node in frame.node_slots if node not in nodes]
+    absent = [Deviation("NodeAbsent", node) for node in regular.node_slots if node not in nodes]
     found = frozenset([*cables, *lost, *absent])
     layout = Layout(spec, STANDARD)
     return CompiledTopology(
@@ -303,17 +307,17 @@ def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology
         tuple(each[cut:] for each in layout.compute_cabinets() if each[cut:] in cabinets),
         tuple(each[cut:] for each in layout.communication_cabinets()),
         nodes,
-        {name: each for name, each in frame.vertices.items() if each.kind in SWITCHES and name in here},
+        {name: each for name, each in regular.vertices.items() if each.kind in SWITCHES and name in vertices},
         by_owner,
         rewired,
         found,
-        _endpoints(frame, here, nodes),
-        {node: local_name(here[node]["cabinet"]) for node in nodes},
-        {name: frame.bus_devices[name] for name in frame.bus_devices if name in here},
+        _endpoints(regular, vertices, nodes),
+        {node: local_name(vertices[node]["cabinet"]) for node in nodes},
+        {name: regular.bus_devices[name] for name in regular.bus_devices if name in vertices},
     )
 
 
-def combined(drawn: Iterable[Deviation], found: Iterable[Deviation]) -> frozenset[Deviation]:
+def merge_deviations(drawn: Iterable[Deviation], found: Iterable[Deviation]) -> frozenset[Deviation]:
     """All deviations when agents found `found` on a machine drawn with `drawn`; for the same part, what was found
     counts."""
     newer = {each.part: each for each in found}
@@ -321,8 +325,8 @@ def combined(drawn: Iterable[Deviation], found: Iterable[Deviation]) -> frozense
 
 
 def _read_links(
-    frame: Frame,
-    here: Mapping[str, Any],
+    regular: RegularTopology,
+    vertices: Mapping[str, Any],
     drawn: Mapping[str, tuple[str, str]],
     nodes: Mapping[str, Any],
 ) -> tuple[dict[str, tuple[Link, ...]], Rewired, list[Deviation]]:
@@ -330,32 +334,32 @@ def _read_links(
     by_owner: dict[str, list[Link]] = {}
     rewired: dict[str, dict[str, str | None]] = {}
     cables: list[Deviation] = []
-    for name, usual in frame.links.items():
+    for name, usual in regular.links.items():
         owner, _, port = name.partition(".")
-        if owner not in here or (usual.node is not None and usual.node not in nodes):
+        if owner not in vertices or (usual.node is not None and usual.node not in nodes):
             continue
         ends = drawn.get(name)
         if ends is None:
             rewired.setdefault(owner, {})[port] = None
-            if usual.ends[0] in here and usual.ends[1] in here:
+            if usual.ends[0] in vertices and usual.ends[1] in vertices:
                 cables.append(Deviation("CableDark", name))
             continue
         far = ends[1] if ends[0] == usual.ends[0] else ends[0]
         link = usual
         if far != usual.ends[1]:
             link = replace(usual, ends=(usual.ends[0], far))
-            rewired.setdefault(owner, {})[port] = frame.port_towards.get(link.ends)
+            rewired.setdefault(owner, {})[port] = regular.port_by_ends.get(link.ends)
             cables.append(Deviation("CableMoved", name, far))
         by_owner.setdefault(owner, []).append(link)
     return {owner: tuple(found) for owner, found in by_owner.items()}, rewired, cables
 
 
 def _endpoints(
-    frame: Frame, here: Mapping[str, Any], nodes: Mapping[str, Any]
+    regular: RegularTopology, vertices: Mapping[str, Any], nodes: Mapping[str, Any]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     found: dict[str, dict[str, list[str]]] = {node: {"npu": [], "die": [], "cpu": []} for node in nodes}
-    for name, vertex in frame.vertices.items():
-        if vertex.kind in ("die", "cpu") and vertex.node in found and name in here:
+    for name, vertex in regular.vertices.items():
+        if vertex.kind in ("die", "cpu") and vertex.node in found and name in vertices:
             of_node = found[vertex.node]
             of_node[vertex.kind].append(name)
             npu = name.rpartition("-die")[0]
@@ -372,7 +376,7 @@ def _fingerprint(spec: SupernodeSpec, found: frozenset[Deviation]) -> str:
     return hashlib.sha256(json.dumps([spec.fingerprint, ordered]).encode()).hexdigest()[:12]
 
 
-def renamed(graph: nx.MultiGraph, name: str) -> nx.MultiGraph:
+def rename_supernode(graph: nx.MultiGraph, name: str) -> nx.MultiGraph:
     """The graph of another, identical supernode."""
     former = graph.graph.get("supernode", STANDARD)
     if former == name:
@@ -383,10 +387,10 @@ def renamed(graph: nx.MultiGraph, name: str) -> nx.MultiGraph:
         return name + text[cut:] if text == former or text.startswith(f"{former}-") else text
 
     other = nx.MultiGraph(**{**graph.graph, "supernode": name})
-    for vertex, about in graph.nodes(data=True):
-        named = {key: here(about[key]) for key in ("cabinet", "node") if key in about}
-        other.add_node(here(vertex), **{**about, **named})
-    for a, b, key, about in graph.edges(keys=True, data=True):
-        named = {each: here(about[each]) for each in ("name", "node") if each in about}
-        other.add_edge(here(a), here(b), key=here(key), **{**about, **named})
+    for vertex, data in graph.nodes(data=True):
+        named = {key: here(data[key]) for key in ("cabinet", "node") if key in data}
+        other.add_node(here(vertex), **{**data, **named})
+    for a, b, key, data in graph.edges(keys=True, data=True):
+        named = {each: here(data[each]) for each in ("name", "node") if each in data}
+        other.add_edge(here(a), here(b), key=here(key), **{**data, **named})
     return other

@@ -33,7 +33,7 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
     )  # fmt: skip
     leaf_down = node.npus * cabinet.nodes * die.rdma_gbps
     rdma_cables = 2 * rdma.subnets * rdma.leaves_per_subnet * rdma.spines * rdma.leaf_spine_gbps / npu.rdma_gbps
-    return [*_of_uplinks(spec),
+    return [*_uplink_checks(spec),
         CrossCheck("die.ub_links", "a die has one link to each sub-plane", die.ub_links, ub.sub_planes),
         CrossCheck("die.ub_gbps", "UB of a die", die.ub_gbps, die.ub_links * die.ub_link_gbps),
         CrossCheck("die.int8_tops", "INT8 is twice BF16", die.int8_tops, 2 * die.bf16_tflops),
@@ -89,7 +89,7 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
     ]  # fmt: skip
 
 
-def _of_uplinks(spec: SupernodeSpec) -> list[CrossCheck]:
+def _uplink_checks(spec: SupernodeSpec) -> list[CrossCheck]:
     """Relations where the UB plane connects nodes."""
     node, ub = spec.node, spec.ub
     if not ub.between_nodes:

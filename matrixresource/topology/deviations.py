@@ -16,7 +16,7 @@ from typing import Protocol
 
 from matrixresource.topology.layout import Link
 
-WITNESSES_LEAST = 2
+WITNESSES_MIN = 2
 """A single node cannot tell a dark cable from a failed switch."""
 
 
@@ -38,18 +38,18 @@ class Deviation:
         found = {"kind": self.kind, "part": self.part}
         return found | {"peer": self.peer} if self.peer is not None else found
 
-    def of(self, supernode: str) -> Deviation:
+    def qualified(self, supernode: str) -> Deviation:
         """The same in one supernode, for parts named without one."""
         peer = self.peer
-        return replace(self, part=f"{supernode}-{self.part}", peer=peer and _inside(supernode, peer))
+        return replace(self, part=f"{supernode}-{self.part}", peer=peer and _qualify(supernode, peer))
 
-    def local(self, supernode: str) -> Deviation:
+    def unqualified(self, supernode: str) -> Deviation:
         """The inverse of `of`."""
         prefix = f"{supernode}-"
         return replace(self, part=self.part.removeprefix(prefix), peer=self.peer and self.peer.removeprefix(prefix))
 
 
-def _inside(supernode: str, peer: str) -> str:
+def _qualify(supernode: str, peer: str) -> str:
     return peer if re.match(r"sn\d+-", peer) else f"{supernode}-{peer}"
 
 
@@ -59,13 +59,13 @@ def as_built(links: Iterable[Link]) -> dict[str, str]:
     return {link.port: link.ends[1] for link in links}
 
 
-def deviations(
-    supernode: Wiring, found: Mapping[str, Mapping[str, str | None]], heard: Collection[str]
+def find_deviations(
+    supernode: Wiring, found: Mapping[str, Mapping[str, str | None]], connected: Collection[str]
 ) -> frozenset[Deviation]:
     """All deviations. `found` has, for every node that ever reported, the ports that are not as built (the peer, or
     None for dark; possibly no ports); `heard` are the nodes whose agents are currently trusted."""
-    witnesses = {node for node in found if node in heard}
-    if len(witnesses) < WITNESSES_LEAST:
+    witnesses = {node for node in found if node in connected}
+    if len(witnesses) < WITNESSES_MIN:
         witnesses = set(found)
     links = {node: supernode.links(node) for node in found}
     dark = {
@@ -86,18 +86,18 @@ def deviations(
     return frozenset([*(Deviation("SwitchFailed", switch) for switch in failed), *rest, *moved])
 
 
-def _failed_far_switches(dark: Mapping[str, Link], heard: Iterable[Link]) -> set[str]:
+def _failed_far_switches(dark: Mapping[str, Link], witnessed: Iterable[Link]) -> set[str]:
     """L2 switches, leaves and the VPC fabric that no reporting node can see any more."""
-    suspects = {link.ends[1] for link in dark.values() if _far(link)}
+    suspects = {link.ends[1] for link in dark.values() if _leaves_node(link)}
     nodes: dict[str, set[str | None]] = defaultdict(set)
     cleared: set[str] = set()
-    for link in heard:
+    for link in witnessed:
         switch = link.ends[1]
         if switch in suspects:
             nodes[switch].add(link.node)
             if link.name not in dark:
                 cleared.add(switch)
-    return {switch for switch in suspects - cleared if len(nodes[switch]) >= WITNESSES_LEAST}
+    return {switch for switch in suspects - cleared if len(nodes[switch]) >= WITNESSES_MIN}
 
 
 def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], links: Iterable[Link]) -> set[str]:
@@ -114,6 +114,6 @@ def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], links: Itera
     }
 
 
-def _far(link: Link) -> bool:
+def _leaves_node(link: Link) -> bool:
     """Whether the far end is outside the node."""
     return link.kind in ("l1-l2", "die-leaf", "qingtian-fabric")

@@ -36,16 +36,20 @@ def supernode_graph(spec: SupernodeSpec, name: str = "sn0") -> nx.MultiGraph:
     """The graph of a supernode built to `spec`: 1,553 vertices and 13,488 links for the published machine."""
     layout = Layout(spec, name)
     graph = nx.MultiGraph(supernode=name, model=spec.model)
-    graph.add_nodes_from((vertex.name, present(vertex, VERTEX_ATTRIBUTES)) for vertex in every_vertex(layout))
-    for vertex, about in list(graph.nodes(data=True)):
-        container = about.get("node") or (about.get("cabinet") if about["kind"] != "cabinet" else None)
+    graph.add_nodes_from(
+        (vertex.name, present_attributes(vertex, VERTEX_ATTRIBUTES)) for vertex in all_vertices(layout)
+    )
+    for vertex, data in list(graph.nodes(data=True)):
+        container = data.get("node") or (data.get("cabinet") if data["kind"] != "cabinet" else None)
         if container is not None:
             graph.add_edge(container, vertex, key=f"{container} {CONTAINS} {vertex}", kind=CONTAINS)
-    graph.add_edges_from((*link.ends, link.name, present(link, LINK_ATTRIBUTES)) for link in every_link(layout))
+    graph.add_edges_from(
+        (*link.ends, link.name, present_attributes(link, LINK_ATTRIBUTES)) for link in all_links(layout)
+    )
     return graph
 
 
-def every_vertex(layout: Layout) -> Iterator[Vertex]:
+def all_vertices(layout: Layout) -> Iterator[Vertex]:
     """Every part of a supernode, at die level."""
     for cabinet in (*layout.compute_cabinets(), *layout.communication_cabinets()):
         yield Vertex(cabinet, "cabinet")
@@ -58,7 +62,7 @@ def every_vertex(layout: Layout) -> Iterator[Vertex]:
     yield from layout.vpc_vertices()
 
 
-def every_link(layout: Layout) -> Iterator[Link]:
+def all_links(layout: Layout) -> Iterator[Link]:
     """Every link at die level: node by node, then the trunks between RDMA switches."""
     for node in layout.nodes():
         yield from layout.ub_links(node)
@@ -67,15 +71,15 @@ def every_link(layout: Layout) -> Iterator[Link]:
     yield from layout.rdma_trunks()
 
 
-def present(record: Vertex | Link, names: tuple[str, ...]) -> dict[str, Any]:
+def present_attributes(record: Vertex | Link, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(record, name)) is not None}
 
 
 def link_edges(graph: nx.MultiGraph) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """The links: both ends, name, attributes. Containment edges are left out."""
-    for a, b, key, about in graph.edges(keys=True, data=True):
-        if about.get("kind") != CONTAINS:
-            yield a, b, key, about
+    for a, b, key, data in graph.edges(keys=True, data=True):
+        if data.get("kind") != CONTAINS:
+            yield a, b, key, data
 
 
 def ends_of_links(graph: nx.MultiGraph) -> dict[str, tuple[str, str]]:
@@ -91,40 +95,40 @@ def at_level(graph: nx.MultiGraph, level: str = "die", plane: str | None = None)
     if level not in LEVELS:
         raise InvalidField(f"level must be package or die, not {level!r}", field="level")
     drawn = nx.Graph(**graph.graph, level=level)
-    for vertex, about in graph.nodes(data=True):
-        if about["kind"] not in CONTAINERS and (plane is None or plane in planes_of(about)):
-            npu = level == "package" and about["kind"] == "die"
-            drawn.add_node(DIE.sub("", vertex) if npu else vertex, **about | ({"kind": "npu"} if npu else {}))
-    for a, b, _, about in link_edges(graph):
-        if plane in (None, about["plane"]):
-            _draw(drawn, a, b, about, level)
+    for vertex, data in graph.nodes(data=True):
+        if data["kind"] not in CONTAINERS and (plane is None or plane in planes_of(data)):
+            npu = level == "package" and data["kind"] == "die"
+            drawn.add_node(DIE.sub("", vertex) if npu else vertex, **data | ({"kind": "npu"} if npu else {}))
+    for a, b, _, data in link_edges(graph):
+        if plane in (None, data["plane"]):
+            _add_drawn_edge(drawn, a, b, data, level)
     return drawn
 
 
-def planes_of(about: dict[str, Any]) -> tuple[str, ...]:
+def planes_of(data: dict[str, Any]) -> tuple[str, ...]:
     """The planes of a vertex: a switch has its own, a die two, a CPU one."""
-    if "plane" in about:
-        return (about["plane"],)
-    return {"die": ("ub", "rdma"), "npu": ("ub", "rdma"), "cpu": ("ub",)}.get(about["kind"], ())
+    if "plane" in data:
+        return (data["plane"],)
+    return {"die": ("ub", "rdma"), "npu": ("ub", "rdma"), "cpu": ("ub",)}.get(data["kind"], ())
 
 
-def _draw(drawn: nx.Graph, a: str, b: str, about: dict[str, Any], level: str) -> None:
-    about = dict(about)
-    moved = about.pop("moved", False)
-    if level == "package" and about["kind"].startswith("die-"):
+def _add_drawn_edge(drawn: nx.Graph, a: str, b: str, data: dict[str, Any], level: str) -> None:
+    data = dict(data)
+    moved = data.pop("moved", False)
+    if level == "package" and data["kind"].startswith("die-"):
         a, b = DIE.sub("", a), DIE.sub("", b)
         if a == b:
             return
-        if about["kind"] == "die-l1":
-            about["kind"] = "npu-l1"
+        if data["kind"] == "die-l1":
+            data["kind"] = "npu-l1"
             if not moved:
-                about["name"] = DIE.sub("", about["name"])
+                data["name"] = DIE.sub("", data["name"])
         else:
-            about["kind"] = "npu-leaf"
+            data["kind"] = "npu-leaf"
     if drawn.has_edge(a, b):
-        there = drawn.edges[a, b]
-        there["capacity_gbps"] += about["capacity_gbps"]
-        if about["name"] != there["name"]:
-            there["name"] += f"+{about['name']}"
+        edge = drawn.edges[a, b]
+        edge["capacity_gbps"] += data["capacity_gbps"]
+        if data["name"] != edge["name"]:
+            edge["name"] += f"+{data['name']}"
     else:
-        drawn.add_edge(a, b, **about)
+        drawn.add_edge(a, b, **data)

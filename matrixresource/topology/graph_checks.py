@@ -15,7 +15,7 @@ from typing import Any
 
 import networkx as nx
 
-from matrixresource.topology.compiled import Frame, frame_of
+from matrixresource.topology.compiled import RegularTopology, regular_topology
 from matrixresource.topology.graph import CONTAINERS, CONTAINS, planes_of
 from matrixresource.topology.layout import Link, Vertex
 from matrixresource.topology.spec import SupernodeSpec
@@ -48,19 +48,19 @@ class Drawing:
         return (edge for edge in self.edges if edge[2].get("kind") != CONTAINS)
 
 
-def faults(drawing: Drawing, spec: SupernodeSpec) -> list[GraphFault]:
+def find_faults(drawing: Drawing, spec: SupernodeSpec) -> list[GraphFault]:
     """Every fault of a drawing, in order; empty if it can be used."""
-    frame, name = frame_of(spec), drawing.supernode
+    regular, name = regular_topology(spec), drawing.supernode
     if not drawing.vertices:
         return [GraphFault("", "the drawing is empty")]
     drawn = dict(drawing.vertices)
     found = [*_duplicates((vertex for vertex, _ in drawing.vertices), "is drawn twice")]
-    for vertex, about in drawing.vertices:
-        found += _vertex_faults(vertex, about, frame, name)
-    found += _node_faults(frame, name, drawn)
-    found += _duplicates((str(about["name"]) for _, _, about in drawing.links if about.get("name")), "names two links")
-    for a, b, about in drawing.links:
-        found += _link_faults(a, b, about, frame, name, drawn)
+    for vertex, data in drawing.vertices:
+        found += _vertex_faults(vertex, data, regular, name)
+    found += _node_faults(regular, name, drawn)
+    found += _duplicates((str(data["name"]) for _, _, data in drawing.links if data.get("name")), "names two links")
+    for a, b, data in drawing.links:
+        found += _link_faults(a, b, data, regular, name, drawn)
     return found or list(_disconnected(drawing))
 
 
@@ -71,8 +71,8 @@ def _duplicates(names: Iterable[str], what: str) -> list[GraphFault]:
 # ---- vertices -------------------------------------------------------------------------------------------------------
 
 
-def _vertex_faults(vertex: str, about: Attributes, frame: Frame, name: str) -> Iterator[GraphFault]:
-    kind = about.get("kind")
+def _vertex_faults(vertex: str, data: Attributes, regular: RegularTopology, name: str) -> Iterator[GraphFault]:
+    kind = data.get("kind")
     if kind is None:
         yield GraphFault(vertex, f"{vertex} has no kind; it must be one of {', '.join(KINDS)}")
         return
@@ -83,40 +83,42 @@ def _vertex_faults(vertex: str, about: Attributes, frame: Frame, name: str) -> I
     if not vertex.startswith(f"{name}-"):
         yield GraphFault(vertex, f"{vertex} is not a part of {name}, the supernode drawn here")
         return
-    usual = frame.vertices.get(vertex.removeprefix(f"{name}-"))
-    if usual is None:
+    expected = regular.vertices.get(vertex.removeprefix(f"{name}-"))
+    if expected is None:
         yield GraphFault(vertex, f"{vertex} does not belong: the spec has no {kind} of that name")
-    elif usual.kind != kind:
-        yield GraphFault(vertex, f"{vertex} is drawn as {kind}, but the spec says {usual.kind}")
+    elif expected.kind != kind:
+        yield GraphFault(vertex, f"{vertex} is drawn as {kind}, but the spec says {expected.kind}")
     else:
-        yield from _attribute_faults(vertex, about, usual, name)
+        yield from _attribute_faults(vertex, data, expected, name)
 
 
-def _attribute_faults(vertex: str, about: Attributes, usual: Vertex, name: str) -> Iterator[GraphFault]:
+def _attribute_faults(vertex: str, data: Attributes, usual: Vertex, name: str) -> Iterator[GraphFault]:
     for key in ("cabinet", "node", "plane", "sub_plane"):
         value = getattr(usual, key)
         if value is None:
             continue
         expected = f"{name}-{value}" if key in CONTAINERS else value
-        if key not in about:
+        if key not in data:
             yield GraphFault(vertex, f"{vertex} has no {key}; it must be {expected}")
-        elif about[key] != expected:
-            yield GraphFault(vertex, f"{vertex} is drawn with {key} {about[key]!r}, but its name says {expected}")
+        elif data[key] != expected:
+            yield GraphFault(vertex, f"{vertex} is drawn with {key} {data[key]!r}, but its name says {expected}")
 
 
-def _node_faults(frame: Frame, name: str, drawn: Attributes) -> Iterator[GraphFault]:
+def _node_faults(regular: RegularTopology, name: str, drawn: Attributes) -> Iterator[GraphFault]:
     """A node must be drawn completely or not at all."""
-    present = {about.get("node") for about in drawn.values()}
-    for local, usual in frame.vertices.items():
-        if usual.kind in NODE_PARTS and f"{name}-{usual.node}" in present and f"{name}-{local}" not in drawn:
-            yield GraphFault(f"{name}-{usual.node}", f"{name}-{usual.node} is drawn without {name}-{local}")
+    present = {data.get("node") for data in drawn.values()}
+    for local, expected in regular.vertices.items():
+        if expected.kind in NODE_PARTS and f"{name}-{expected.node}" in present and f"{name}-{local}" not in drawn:
+            yield GraphFault(f"{name}-{expected.node}", f"{name}-{expected.node} is drawn without {name}-{local}")
 
 
 # ---- links ----------------------------------------------------------------------------------------------------------
 
 
-def _link_faults(a: str, b: str, about: Attributes, frame: Frame, name: str, drawn: Attributes) -> Iterator[GraphFault]:
-    link = about.get("name")
+def _link_faults(
+    a: str, b: str, data: Attributes, regular: RegularTopology, name: str, drawn: Attributes
+) -> Iterator[GraphFault]:
+    link = data.get("name")
     if not link:
         yield GraphFault(f"{a} - {b}", f"the link between {a} and {b} has no name")
         return
@@ -124,29 +126,29 @@ def _link_faults(a: str, b: str, about: Attributes, frame: Frame, name: str, dra
         if end not in drawn:
             yield GraphFault(link, f"{link} dangles: it leads from {other} to {end}, which is not drawn")
             return
-    usual = frame.links.get(str(link).removeprefix(f"{name}-"))
+    usual = regular.links.get(str(link).removeprefix(f"{name}-"))
     if usual is None:
         yield GraphFault(link, f"{link} is not the name of any port in the spec")
         return
-    yield from _number_faults(str(link), about, usual)
+    yield from _number_faults(str(link), data, usual)
     near, far = f"{name}-{usual.ends[0]}", f"{name}-{usual.ends[1]}"
     if near not in (a, b):
         yield GraphFault(link, f"{link} is a port of {near}, but is drawn between {a} and {b}")
         return
-    there = b if a == near else a
-    if there != far:
-        yield from _far_faults(str(link), there, frame, name, usual)
+    actual_far = b if a == near else a
+    if actual_far != far:
+        yield from _far_faults(str(link), actual_far, regular, name, usual)
 
 
-def _number_faults(link: str, about: Attributes, usual: Link) -> Iterator[GraphFault]:
+def _number_faults(link: str, data: Attributes, usual: Link) -> Iterator[GraphFault]:
     for key in ("kind", "plane", "sub_plane"):
         expected = getattr(usual, key)
-        if expected is not None and key not in about:
+        if expected is not None and key not in data:
             yield GraphFault(link, f"{link} has no {key}; it must be {expected}")
-        elif expected is not None and about[key] != expected:
-            yield GraphFault(link, f"{link} is drawn with {key} {about[key]!r}, but its name says {expected}")
+        elif expected is not None and data[key] != expected:
+            yield GraphFault(link, f"{link} is drawn with {key} {data[key]!r}, but its name says {expected}")
     for key, unit in (("capacity_gbps", "GB/s"), ("latency_us", "us")):
-        number, expected = about.get(key), getattr(usual, key)
+        number, expected = data.get(key), getattr(usual, key)
         if number is None:
             yield GraphFault(link, f"{link} has no {key}; {usual.kind} has {expected:g}")
         elif not isinstance(number, int | float) or abs(number - expected) > 1e-6:
@@ -154,15 +156,15 @@ def _number_faults(link: str, about: Attributes, usual: Link) -> Iterator[GraphF
             yield GraphFault(link, text)
 
 
-def _far_faults(link: str, there: str, frame: Frame, name: str, usual: Link) -> Iterator[GraphFault]:
+def _far_faults(link: str, actual_far: str, frame: RegularTopology, name: str, usual: Link) -> Iterator[GraphFault]:
     """A cable may lead to another switch of the same kind and sub-plane as in the regular machine."""
-    other, regular = frame.vertices.get(there.removeprefix(f"{name}-")), frame.vertices[usual.ends[1]]
+    other, regular = frame.vertices.get(actual_far.removeprefix(f"{name}-")), frame.vertices[usual.ends[1]]
     if usual.kind != "l1-l2":
         yield GraphFault(
-            link, f"{link} leads to {there}; only uplinks may be moved, so it must lead to {name}-{regular.name}"
+            link, f"{link} leads to {actual_far}; only uplinks may be moved, so it must lead to {name}-{regular.name}"
         )
     elif other is None or (other.kind, other.sub_plane) != (regular.kind, regular.sub_plane):
-        text = f"{link} leads to {there}, which is not an L2 switch of sub-plane {regular.sub_plane}"
+        text = f"{link} leads to {actual_far}, which is not an L2 switch of sub-plane {regular.sub_plane}"
         yield GraphFault(link, text)
 
 
@@ -173,8 +175,8 @@ def _disconnected(drawing: Drawing) -> Iterator[GraphFault]:
     """On each plane, everything drawn must be connected."""
     for plane in ("ub", "rdma", "vpc"):
         graph = nx.Graph()
-        graph.add_nodes_from(vertex for vertex, about in drawing.vertices if plane in planes_of(dict(about)))
-        graph.add_edges_from((a, b) for a, b, about in drawing.links if about["plane"] == plane)
+        graph.add_nodes_from(vertex for vertex, data in drawing.vertices if plane in planes_of(dict(data)))
+        graph.add_edges_from((a, b) for a, b, data in drawing.links if data["plane"] == plane)
         parts = sorted(nx.connected_components(graph), key=lambda part: (-len(part), min(part)))
         if len(parts) > 1:
             apart = min(parts[1])

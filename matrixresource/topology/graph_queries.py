@@ -56,28 +56,28 @@ def simple_graph(graph: nx.MultiGraph, plane: str | None = None) -> nx.Graph:
     if plane is not None and plane not in PLANES:
         raise InvalidField(f"{plane!r} is not a plane; use {', '.join(PLANES)}", field="--plane")
     found = nx.Graph()
-    for a, b, link, about in link_edges(graph):
-        if plane in (None, about["plane"]):
+    for a, b, link, data in link_edges(graph):
+        if plane in (None, data["plane"]):
             if found.has_edge(a, b):
                 found.edges[a, b]["links"].append(link)
-                found.edges[a, b][RATE] += about[RATE]
+                found.edges[a, b][RATE] += data[RATE]
             else:
-                numbers = {RATE: about[RATE], LATENCY: about[LATENCY]}
-                found.add_edge(a, b, links=[link], plane=about["plane"], **numbers)
+                numbers = {RATE: data[RATE], LATENCY: data[LATENCY]}
+                found.add_edge(a, b, links=[link], plane=data["plane"], **numbers)
     return found
 
 
-def members(graph: nx.MultiGraph, name: str, plain: nx.Graph) -> list[str]:
+def parts_of(graph: nx.MultiGraph, name: str, plain: nx.Graph) -> list[str]:
     """The parts that a name stands for in the plain graph: itself, or the dies of an NPU, node or cabinet; on a plane
     without dies, the node's card. Raises NotFound."""
     if name in plain:
         return [name]
     inside = [
         vertex
-        for vertex, about in graph.nodes(data=True)
+        for vertex, data in graph.nodes(data=True)
         if vertex in plain
-        and about["kind"] in ("die", "qingtian")
-        and (name in (about.get("node"), about.get("cabinet")) or vertex.startswith(f"{name}-"))
+        and data["kind"] in ("die", "qingtian")
+        and (name in (data.get("node"), data.get("cabinet")) or vertex.startswith(f"{name}-"))
     ]
     dies = [vertex for vertex in inside if graph.nodes[vertex]["kind"] == "die"]
     if not inside:
@@ -85,34 +85,34 @@ def members(graph: nx.MultiGraph, name: str, plain: nx.Graph) -> list[str]:
     return dies or inside
 
 
-def path(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> PathFound:
+def find_path(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> PathFound:
     """The shortest path from `a` to `b`. Raises NotFound if there is none."""
     plain = simple_graph(graph, plane)
-    starts, goals = members(graph, a, plain), members(graph, b, plain)
+    starts, goals = parts_of(graph, a, plain), parts_of(graph, b, plain)
     if set(starts) & set(goals):
         raise InvalidField(f"{a} and {b} are the same part", field="b")
     start, goal = starts[0], goals[0]
     try:
         parts = nx.shortest_path(plain, start, goal)
     except nx.NetworkXNoPath as error:
-        raise NotFound(f"{a} and {b} are not connected{_on(plane)}", field="b") from error
+        raise NotFound(f"{a} and {b} are not connected{_plane_phrase(plane)}", field="b") from error
     ways = sum(1 for _ in nx.all_shortest_paths(plain, start, goal))
     steps = [plain.edges[pair] for pair in nx.utils.pairwise(parts)]
     slowest, latency_us = min(step[RATE] for step in steps), round(sum(step[LATENCY] for step in steps), 6)
     return PathFound(parts, [step["links"][0] for step in steps], ways, slowest, latency_us)
 
 
-def neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> list[Neighbour]:
+def find_neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> list[Neighbour]:
     """The neighbours of a part; for a node, the parts outside of it that its own parts are connected to."""
     plain = simple_graph(graph, plane)
     try:
-        inside = set(members(graph, name, plain))
+        inside = set(parts_of(graph, name, plain))
     except NotFound:
         if name not in graph:
             raise
         inside = set()
     if name in graph and graph.nodes[name]["kind"] == "node":
-        inside = {vertex for vertex, about in graph.nodes(data=True) if about.get("node") == name and vertex in plain}
+        inside = {vertex for vertex, data in graph.nodes(data=True) if data.get("node") == name and vertex in plain}
     found: dict[str, Neighbour] = {}
     for vertex in sorted(inside):
         for other in plain.neighbors(vertex):
@@ -124,10 +124,10 @@ def neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> lis
     return [found[each] for each in sorted(found)]
 
 
-def cut(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> CutFound:
+def find_cut(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> CutFound:
     """The maximum flow from one part to another, and a minimum set of links whose removal stops it."""
     plain = simple_graph(graph, plane)
-    starts, goals = members(graph, a, plain), members(graph, b, plain)
+    starts, goals = parts_of(graph, a, plain), parts_of(graph, b, plain)
     if set(starts) & set(goals):
         raise InvalidField(f"{a} and {b} are the same part", field="b")
     value, (side, _) = nx.minimum_cut(_with_terminals(plain, starts, goals), SOURCE, SINK, capacity=RATE)
@@ -150,17 +150,17 @@ def _links_across(plain: nx.Graph, side: set[str]) -> list[str]:
     return sorted(link for a, b in across for link in plain.edges[a, b]["links"])
 
 
-def bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
+def find_bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
     """The maximum flow from one half of the nodes to the other, halved in the order of their names."""
     plain = simple_graph(graph, plane)
-    nodes = sorted({about["node"] for vertex, about in graph.nodes(data=True) if "node" in about and vertex in plain})
+    nodes = sorted({data["node"] for vertex, data in graph.nodes(data=True) if "node" in data and vertex in plain})
     if len(nodes) < 2:
         raise InvalidField("a bisection needs two nodes", field="plane")
     half = set(nodes[: len(nodes) // 2])
     ends = [
-        (vertex, about["node"] in half)
-        for vertex, about in graph.nodes(data=True)
-        if vertex in plain and about["kind"] in ("die", "qingtian")
+        (vertex, data["node"] in half)
+        for vertex, data in graph.nodes(data=True)
+        if vertex in plain and data["kind"] in ("die", "qingtian")
     ]
     starts, goals = ([vertex for vertex, here in ends if here is side] for side in (True, False))
     if plane != "ub":
@@ -170,7 +170,7 @@ def bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
     total, links = 0.0, list[str]()
     d2d = [(a, b) for a, b in plain.edges if {graph.nodes[a]["kind"], graph.nodes[b]["kind"]} == {"die"}]
     plain.remove_edges_from(d2d)
-    for sub_plane in sorted({about["sub_plane"] for _, about in graph.nodes(data=True) if about["kind"] == "l1"}):
+    for sub_plane in sorted({data["sub_plane"] for _, data in graph.nodes(data=True) if data["kind"] == "l1"}):
         inside = [
             vertex
             for vertex in plain
@@ -183,5 +183,5 @@ def bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
     return CutFound(float(total), sorted(links))
 
 
-def _on(plane: str | None) -> str:
+def _plane_phrase(plane: str | None) -> str:
     return f" on the {plane} plane" if plane else ""

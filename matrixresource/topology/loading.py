@@ -13,16 +13,16 @@ from typing import Any
 from pydantic import ValidationError
 
 from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
-from matrixresource.machines import built_in, spec_file
+from matrixresource.machines import built_in_specs, spec_file
 from matrixresource.topology.cross_checks import cross_checks
 from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec, UbSpec
 
-MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
-NAMEABLE = {"cabinet.nodes": 10, "supernode.cabinets": 1000, "node.npus": 10, "ub.sub_planes": 10,
+EVIDENCE_MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
+NAMEABLE_MAX = {"cabinet.nodes": 10, "supernode.cabinets": 1000, "node.npus": 10, "ub.sub_planes": 10,
             "ub.l2_per_sub_plane": 100, "npu.dies": 10, "rdma.subnets": 10}  # fmt: skip
 """The most parts of each kind that names can distinguish."""
 
-ABSENT = frozenset(
+MAY_BE_ZERO = frozenset(
     {"die.die_to_die_gbps", "node.ub_optical_ports", "node.ub_optical_port_gbps", "cabinet.ub_optical_links"}
     | {"supernode.communication_cabinets", "supernode.l2_switches"}
     | {f"ub.{figure}" for figure in UbSpec.model_fields if figure != "sub_planes"}
@@ -34,7 +34,7 @@ def load_spec(path: Path | str | None = None) -> SupernodeSpec:
     """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
     Raises InvalidSpec with the field's path, or InvalidField if there is neither."""
     file = spec_file(path)
-    if file in built_in().values():
+    if file in built_in_specs().values():
         return _built_in(file.name)
     try:
         return _read(file.read_text(encoding="utf-8"))
@@ -58,7 +58,7 @@ def parse_spec(document: Any) -> SupernodeSpec:
     except ValidationError as error:
         first = error.errors()[0]
         raise InvalidSpec(".".join(str(part) for part in first["loc"]), first["msg"].lower()) from error
-    for path, most in NAMEABLE.items():
+    for path, most in NAMEABLE_MAX.items():
         section, _, figure = path.partition(".")
         if getattr(getattr(spec, section), figure) > most:
             raise InvalidSpec(path, f"at most {most}, the most that part names can distinguish")
@@ -86,14 +86,14 @@ def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
         if key not in ("value", "source", "mark", "note"):
             raise InvalidSpec(f"{path}.{key}", "unknown field")
     value = cell["value"]
-    least = 0 if path in ABSENT else 1e-12
+    least = 0 if path in MAY_BE_ZERO else 1e-12
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
         raise InvalidSpec(
             path, "a figure must be a positive number" + (", or 0 where there is none" if not least else "")
         )
     mark, codes = cell.get("mark"), cell.get("source")
-    if mark not in MARKS:
-        raise InvalidSpec(f"{path}.mark", f"must be one of {', '.join(MARKS)}")
+    if mark not in EVIDENCE_MARKS:
+        raise InvalidSpec(f"{path}.mark", f"must be one of {', '.join(EVIDENCE_MARKS)}")
     if not isinstance(codes, list) or (not codes and mark not in ("ASSUMED", "REC")):
         raise InvalidSpec(f"{path}.source", "a published figure must name its source")
     for code in codes:

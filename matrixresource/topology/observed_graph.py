@@ -20,10 +20,10 @@ from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology
 
 
-def graph_as_found(supernode: Supernode, topology: Topology, version: str, level: str = "package") -> nx.Graph:
+def observed_graph(supernode: Supernode, topology: Topology, version: str, level: str = "package") -> nx.Graph:
     """The graph at `level` (`model`, or drawn as `package` or `die`) of one supernode in the topology called
     `version`."""
-    mine = topology.of(supernode.name)
+    mine = topology.restricted_to(supernode.name)
     graph = apply_deviations(supernode.model_graph(), mine.deviations)
     if level != "model":
         graph = at_level(graph, level)

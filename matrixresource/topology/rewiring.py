@@ -21,30 +21,30 @@ def apply_deviations(graph: nx.MultiGraph, found: Iterable[Deviation]) -> nx.Mul
     graph = graph.copy()
     if not found:
         return graph
-    ends, taken = ends_of_links(graph), []
+    ends, unplugged = ends_of_links(graph), []
     for each in found:  # unplug everything first, so that two cables can be exchanged
         if each.part in ends and each.kind in ("CableDark", "CableMoved"):
             a, b = ends[each.part]
             near = a if a != _far_end(graph, a, b) else b
-            taken.append((each, near, dict(graph.edges[a, b, each.part])))
+            unplugged.append((each, near, dict(graph.edges[a, b, each.part])))
             graph.remove_edge(a, b, key=each.part)
-    for each, near, about in taken:
+    for each, near, data in unplugged:
         if each.peer is not None:
             if each.peer not in graph:
                 graph.add_node(each.peer, kind="unknown")
-            graph.add_edge(near, each.peer, key=each.part, **about, moved=True)
+            graph.add_edge(near, each.peer, key=each.part, **data, moved=True)
     graph.remove_nodes_from([each.part for each in found if each.kind == "SwitchFailed"])
     absent = {each.part for each in found if each.kind == "NodeAbsent"}
     graph.remove_nodes_from(
-        [name for name, about in graph.nodes(data=True) if name in absent or about.get("node") in absent]
+        [name for name, data in graph.nodes(data=True) if name in absent or data.get("node") in absent]
     )
     return graph
 
 
-RANK = {"die": 0, "cpu": 0, "qingtian": 0, "l1": 1, "leaf": 1, "l2": 2, "spine": 2, "fabric": 2}
+DISTANCE_BY_KIND = {"die": 0, "cpu": 0, "qingtian": 0, "l1": 1, "leaf": 1, "l2": 2, "spine": 2, "fabric": 2}
 
 
 def _far_end(graph: nx.MultiGraph, a: str, b: str) -> str:
     """The end of a cable that is further from the endpoints: this is the one that may change."""
-    here, there = (RANK.get(graph.nodes[end]["kind"], 3) for end in (a, b))
-    return b if there >= here else a
+    distance_a, distance_b = (DISTANCE_BY_KIND.get(graph.nodes[end]["kind"], 3) for end in (a, b))
+    return b if distance_b >= distance_a else a

@@ -27,7 +27,7 @@ class Topology:
     closed: frozenset[str] = frozenset()
     deviations: frozenset[Deviation] = frozenset()
 
-    def named(self, number: int) -> str:
+    def version_name(self, number: int) -> str:
         return f"v{number}-{hashlib.sha256(json.dumps(self.wire()).encode()).hexdigest()[:12]}"
 
     def wire(self) -> dict[str, Any]:
@@ -47,7 +47,7 @@ class Topology:
             frozenset(Deviation(**each) for each in document["deviations"]),
         )
 
-    def of(self, supernode: str) -> Topology:
+    def restricted_to(self, supernode: str) -> Topology:
         """The part that concerns one supernode."""
         prefixes = (f"{supernode}-", f"{supernode}.")
         return Topology(
@@ -57,7 +57,7 @@ class Topology:
         )
 
 
-def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
+def list_changes(before: Topology, after: Topology) -> list[dict[str, str]]:
     """The changes from the first to the second: `kind`, `part`, and `peer` for a cable that was moved."""
     reported = [
         *(("SupernodeRemoved", name) for name in sorted(before.supernodes.keys() - after.supernodes.keys())),
@@ -70,14 +70,14 @@ def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
         *(("DomainOpened", name) for name in sorted(before.closed - after.closed)),
         *(("DomainClosed", name) for name in sorted(after.closed - before.closed)),
     ]
-    still = {each.part for each in after.deviations}
-    repaired = [each for each in _ordered(before.deviations - after.deviations) if each.part not in still]
+    deviating = {each.part for each in after.deviations}
+    repaired = [each for each in _ordered(before.deviations - after.deviations) if each.part not in deviating]
     reported += [("SwitchRepaired" if each.kind == "SwitchFailed" else "CableRepaired", each.part) for each in repaired]
     found = _ordered(after.deviations - before.deviations)
     return [*({"kind": kind, "part": part} for kind, part in reported), *(each.wire() for each in found)]
 
 
-def summary(changes: list[dict[str, str]]) -> str:
+def summarise_changes(changes: list[dict[str, str]]) -> str:
     """A version's changes in a line: the first of them, and how many more."""
     if not changes:
         return "nothing"
@@ -87,12 +87,12 @@ def summary(changes: list[dict[str, str]]) -> str:
     return f"{first['kind']} {first['part']}{peer}{more}"
 
 
-def matches(asked: str | None, current: str) -> bool:
+def is_valid_on(requested: str | None, current: str) -> bool:
     """Whether a decision made on version `asked` is valid on `current`: the same version, or one with the same content.
     True if no version was given."""
-    if not asked or asked == current:
+    if not requested or requested == current:
         return True
-    theirs, ours = NAME.fullmatch(asked), NAME.fullmatch(current)
+    theirs, ours = NAME.fullmatch(requested), NAME.fullmatch(current)
     return theirs is not None and ours is not None and theirs.group(2) == ours.group(2)
 
 

@@ -30,7 +30,7 @@ from matrixresource.store.history import delete_history
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.graph_document import compiled_drawing, read_file
+from matrixresource.topology.graph_document import compile_drawing, read_drawing_file
 from matrixresource.topology.loading import load_spec
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -92,7 +92,7 @@ def build(
     fences = Fences(records)
     records.executor = executor
     store = ResourceStore(records)
-    drawn = compiled_drawing(read_file(settings.topology), spec) if settings.topology else None
+    drawn = compile_drawing(read_drawing_file(settings.topology), spec) if settings.topology else None
     topology_manager = TopologyManager(store, clock, spec, drawn)
     topology_manager.seed(f"sn{index}" for index in range(settings.supernodes))
     allocator = Allocator(store, clock, settings.policy)

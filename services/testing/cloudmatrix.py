@@ -33,7 +33,7 @@ from matrixcommon.model.resource_key import key_of
 from matrixcommon.model.yaml_text import NotYaml, parse_documents
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
-from matrixresource.machines import DEFAULT_FILE, of_numbers
+from matrixresource.machines import DEFAULT_FILE, has_spec
 from services.chassis.http import http_client
 from services.recordings.recording import Recording, add_to_snapshot
 from services.snapshots import archive
@@ -306,7 +306,7 @@ def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
     manifest = archive.read_manifest(Path(snapshot))
     archive.check_schemas(manifest)
     machine = manifest.topology or DEFAULT_FILE.stem
-    if of_numbers(machine) and machine != DEFAULT_FILE.stem:
+    if has_spec(machine) and machine != DEFAULT_FILE.stem:
         raise Conflict(
             f"{snapshot} is of another machine ({machine}) than virtual time supports ({DEFAULT_FILE.stem}); start it "
             "on real processes with `matrixctl restore` or `matrixctl replay --state DIR`"

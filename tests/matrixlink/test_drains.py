@@ -246,7 +246,9 @@ async def test_a_cable_that_is_drawn_to_a_drained_switch_is_out_of_use_and_one_d
     await put(stack)
     await stack.settle()
     there, away = f"{N0}.ub-p3-k12", f"{NODES[1]}.ub-p3-k11"
-    drawn = Supernode().deviating([Deviation("CableMoved", there, CHIP), Deviation("CableMoved", away, "sn0-l2p3-k12")])
+    drawn = Supernode().with_deviations(
+        [Deviation("CableMoved", there, CHIP), Deviation("CableMoved", away, "sn0-l2p3-k12")]
+    )
     assert stack.slice_controller().promises.take_topology(drawn)
     await stack.settle()
     drained = {link: (await stack.http.get(f"/v1/links/{link}")).json()["drained"] for link in (there, away)}

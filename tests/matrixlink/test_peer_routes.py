@@ -19,7 +19,7 @@ from matrixlink.routing.routing import choose_routes
 from matrixlink.slices.programs import routes_body
 from matrixlink.store.tables import PEERED, PROGRAMMING_PEERS
 from matrixresource.topology import Supernode
-from matrixresource.topology.compiled import compiled_deviating
+from matrixresource.topology.compiled import compile_with_deviations
 from matrixresource.topology.deviations import Deviation
 from tests.matrixlink.machine import LinkMachine, ObedientAgent
 
@@ -93,7 +93,7 @@ class Life:
             self.machine.drains.ensure("d", DrainRequest(elements=[self.chance.choice(ELEMENTS)]))
             return
         absent = [] if self.chance.random() < 0.3 else [Deviation("NodeAbsent", self.chance.choice(NODES)[4:])]
-        topology = compiled_deviating(self.machine.fabric.spec, frozenset(absent))
+        topology = compile_with_deviations(self.machine.fabric.spec, frozenset(absent))
         self.machine.promises.take_topology(Supernode("sn0", topology=topology))
         self.machine.watch()
 

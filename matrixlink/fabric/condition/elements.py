@@ -19,10 +19,10 @@ from contextlib import suppress
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixresource.topology.compiled import together
+from matrixresource.topology.compiled import merge_ports
 from matrixresource.topology.supernode import UnknownPart
 
-__all__ = ["ACCEPTED", "Ports", "all_ports", "by_plane", "ports_left", "ports_of", "together"]
+__all__ = ["ACCEPTED", "Ports", "all_ports", "by_plane", "merge_ports", "ports_left", "ports_of"]
 
 Ports = dict[str, set[str]]
 
@@ -32,7 +32,7 @@ ACCEPTED = "a link, switch, node, NPU, cabinet, bus device, sub-plane (sn0-ub-p3
 def ports_of(fabric: Fabric, element: str) -> Ports:
     """The ports, by owner, that belong to an element in the supernode's graph. Raises UnknownPart."""
     if element in set(Plane):
-        return together(each.ports_of(f"{each.name}-{element}") for each in fabric.supernodes.values())
+        return merge_ports(each.ports_of(f"{each.name}-{element}") for each in fabric.supernodes.values())
     supernode = fabric.supernode_with(element)
     found = supernode.ports_of(element) if supernode is not None else {}
     if not found:
@@ -50,7 +50,7 @@ def all_ports(fabric: Fabric, elements: Iterable[str], field: str) -> Ports:
             raise InvalidField(
                 f"the fabric has no {element[:80]!r}; give {ACCEPTED}", field=f"{field}[{at}]"
             ) from unknown
-    return together(found)
+    return merge_ports(found)
 
 
 def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
@@ -59,7 +59,7 @@ def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
     for element in elements:
         with suppress(UnknownPart):
             found.append(ports_of(fabric, element))
-    return together(found)
+    return merge_ports(found)
 
 
 def by_plane(fabric: Fabric, ports: Mapping[str, Iterable[str]]) -> Counter[Plane]:

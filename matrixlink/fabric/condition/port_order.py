@@ -12,14 +12,14 @@ from collections import defaultdict
 
 from matrixcommon.model.planes import Plane
 from matrixresource.topology import SupernodeSpec
-from matrixresource.topology.compiled import frame_of
+from matrixresource.topology.compiled import regular_topology
 
 
 class PortOrder:
     """Names and places of ports for one spec, taken from the links of a node and of a leaf of its regular machine."""
 
     def __init__(self, spec: SupernodeSpec) -> None:
-        frame = frame_of(spec)
+        frame = regular_topology(spec)
         node, leaf = next(iter(frame.node_slots)), next(iter(frame.leaves.values()))
         links = [link for link in frame.links.values() if link.node == node]
         trunks = [link for link in frame.links.values() if link.node is None and leaf in link.ends]

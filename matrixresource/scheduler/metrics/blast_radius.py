@@ -14,7 +14,7 @@ from functools import cache
 
 from matrixresource.scheduler.model.request import Placement
 from matrixresource.scheduler.model.state import LedgerState
-from matrixresource.topology.compiled import CompiledTopology, frame_of
+from matrixresource.topology.compiled import CompiledTopology, regular_topology
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class SwitchLosses:
 @cache
 def switch_losses(topology: CompiledTopology, nodes: int) -> SwitchLosses:
     """Compiled from a supernode's graph; identical supernodes share it. `nodes` is the number of nodes per cabinet."""
-    slots = {node: cabinet * nodes + place for node, (cabinet, place) in frame_of(topology.spec).node_slots.items()}
+    slots = {
+        node: cabinet * nodes + place for node, (cabinet, place) in regular_topology(topology.spec).node_slots.items()
+    }
     whole = topology.node_uplink_gbps
 
     def shares(switches: list[str]) -> dict[int, float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import Conflict
-from matrixresource.topology.versions import matches
+from matrixresource.topology.versions import is_valid_on
 from services.catalogue import PROCESSES
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output.screen import full_name
@@ -68,7 +68,7 @@ def _check_unused(folder: StateFolder, file: Path) -> None:
             blocking=found[:BLOCKING_SHOWN_MAX],
         )
     current, recorded = _topology_of(client), _recorded_topology(file)
-    if not (matches(current, recorded) and matches(recorded, current)):  # none is like none alone
+    if not (is_valid_on(current, recorded) and is_valid_on(recorded, current)):  # none is like none alone
         raise Conflict(
             f"the stack in {folder.path} has another topology ({current or 'none'}) than the recording "
             f"({recorded or 'none'}): name a folder without a stack"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from matrixresource.machines import built_in, of_numbers
+from matrixresource.machines import built_in_specs, has_spec
 from services.matrixctl.supervisor.state_folder import StateFolder, write_atomically
 from services.snapshots.machine_file import MACHINE
 
@@ -22,7 +22,7 @@ def machine_settings(process: str, topology: str) -> dict[str, str]:
     """The settings that tell a process its machine."""
     if not topology:
         return {}
-    if of_numbers(topology):
+    if has_spec(topology):
         return {"SPEC": topology} if process in SPEC_PROCESSES else {}
     return {"TOPOLOGY": topology} if process == "resource" else {}
 
@@ -31,7 +31,7 @@ def store_machine_file(topology: str, folder: StateFolder) -> str:
     """The state's machine: a built-in name, or the name of the copy of its file, which this function makes."""
     if not topology:
         return topology
-    if topology in built_in() or Path(topology).parent == Path():
+    if topology in built_in_specs() or Path(topology).parent == Path():
         return topology
     copy = folder.path / f"{MACHINE}{Path(topology).suffix.lower()}"
     write_atomically(copy, Path(topology).read_text(encoding="utf-8"))
@@ -43,4 +43,4 @@ def resolve_machine(topology: str, folder: StateFolder) -> str:
     have the path of the user's own file."""
     if not topology:
         return topology
-    return topology if topology in built_in() else str(folder.path / topology)
+    return topology if topology in built_in_specs() else str(folder.path / topology)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixresource.machines import DEFAULT_FILE, built_in, of_numbers
+from matrixresource.machines import DEFAULT_FILE, built_in_specs, has_spec
 from matrixresource.topology import Supernode, SupernodeSpec
-from matrixresource.topology.graph_document import compiled_drawing, read_file
+from matrixresource.topology.graph_document import compile_drawing, read_drawing_file
 from matrixresource.topology.loading import load_spec
 from services.matrixctl.supervisor.machine import resolve_machine
 from services.matrixctl.supervisor.state_folder import StateFolder
@@ -33,7 +33,7 @@ def check_topology(topology: str, folder: StateFolder) -> str:
         return ""
     check_readable(topology)
     if before is None:
-        return topology if topology in built_in() else str(Path(topology).absolute())
+        return topology if topology in built_in_specs() else str(Path(topology).absolute())
     if not _same_machine(topology, resolve_machine(before.topology, folder)):
         raise Conflict(
             f"this state folder has supernodes of {before.topology or DEFAULT_FILE.stem}; use another --state for "
@@ -45,15 +45,15 @@ def check_topology(topology: str, folder: StateFolder) -> str:
 
 def check_readable(topology: str) -> None:
     """Raises InvalidField, with a sentence for each fault, if no supernode can be built from the machine or file."""
-    if topology not in built_in() and not Path(topology).is_file():
-        there = ", ".join(built_in())
+    if topology not in built_in_specs() and not Path(topology).is_file():
+        there = ", ".join(built_in_specs())
         raise InvalidField(
             f"{topology[:200]!r} is neither a file nor a machine; the machines are {there}", field="--topology"
         )
-    if of_numbers(topology):
+    if has_spec(topology):
         load_spec(topology)
     else:
-        compiled_drawing(read_file(Path(topology)), load_spec())
+        compile_drawing(read_drawing_file(Path(topology)), load_spec())
 
 
 def ready_timeout_wall_s(folder: StateFolder, topology: str) -> float:
@@ -69,16 +69,16 @@ def prebuild_supernode(folder: StateFolder, topology: str) -> None:
 def _spec(folder: StateFolder, topology: str) -> SupernodeSpec:
     before = folder.read()
     machine = resolve_machine(topology or (before.topology if before else ""), folder)
-    return load_spec(machine if machine and of_numbers(machine) else None)
+    return load_spec(machine if machine and has_spec(machine) else None)
 
 
 def _exists(machine: str) -> bool:
-    return not machine or machine in built_in() or Path(machine).is_file()
+    return not machine or machine in built_in_specs() or Path(machine).is_file()
 
 
 def _same_machine(topology: str, machine: str) -> bool:
     """Whether both name the same machine, or files with the same content."""
-    names = built_in()
+    names = built_in_specs()
     if topology in names or machine in ("", *names):
         return topology == (machine or DEFAULT_FILE.stem)
     return Path(machine).is_file() and Path(topology).read_bytes() == Path(machine).read_bytes()

@@ -6,7 +6,7 @@ The racks are wired as drawn. Deviations that agents find are reported by them, 
 from __future__ import annotations
 
 from matrixresource.client import ResourceClient, TopologyVersionCache
-from matrixresource.topology.compiled import compiled_document
+from matrixresource.topology.compiled import compile_stored
 from matrixresource.topology.supernode import Supernode
 from services.node_agent.fleet.fleet import Fleet
 
@@ -30,7 +30,7 @@ class RackWiring:
                 continue
             wiring = await self._client.wiring(name)
             if wiring is not None:
-                topology = compiled_document({"spec": wiring.spec, "drawn": wiring.drawn})
+                topology = compile_stored({"spec": wiring.spec, "drawn": wiring.drawn})
                 if topology.spec.fingerprint == self._fleet.spec.fingerprint:
                     self._fleet.rewire(Supernode(name, topology=topology))
             self._applied_versions[name] = version

@@ -6,7 +6,7 @@ from matrixlink.communicators.service import Communicators
 from matrixlink.contract.communicators import CommunicatorRequest, Pattern
 from matrixlink.contract.drains import DrainRequest
 from matrixresource.topology import Supernode
-from matrixresource.topology.compiled import compiled_deviating
+from matrixresource.topology.compiled import compile_with_deviations
 from matrixresource.topology.deviations import Deviation
 from tests.matrixlink.fleet import NODES, a_request
 from tests.matrixlink.machine import LinkMachine, ObedientAgent
@@ -25,7 +25,7 @@ def machine(tmp_path):
 def lose(machine, *nodes):
     """The graph is drawn anew without them."""
     absent = frozenset(Deviation("NodeAbsent", node.removeprefix("sn0-")) for node in nodes)
-    topology = compiled_deviating(machine.fabric.spec, absent)
+    topology = compile_with_deviations(machine.fabric.spec, absent)
     assert machine.promises.take_topology(Supernode("sn0", topology=topology))
     machine.watch()
 

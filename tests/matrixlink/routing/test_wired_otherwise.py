@@ -17,7 +17,7 @@ from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.probing.plan import ProbePlan, probe_plan
 from matrixlink.routing.routing import choose_needs, choose_routes
 from matrixresource.topology import Supernode
-from matrixresource.topology.compiled import compiled_deviating
+from matrixresource.topology.compiled import compile_with_deviations
 from matrixresource.topology.deviations import Deviation
 from matrixresource.topology.graph import link_edges
 from tests.matrixresource.topology.drawn import SN, changes
@@ -26,7 +26,7 @@ NODES = SN.nodes()
 
 
 def drawn(found) -> Supernode:
-    return Supernode("sn0", topology=compiled_deviating(SN.spec, found))
+    return Supernode("sn0", topology=compile_with_deviations(SN.spec, found))
 
 
 def rates(graph: nx.MultiGraph) -> dict[str, np.ndarray]:
@@ -136,5 +136,5 @@ def test_supernodes_that_are_alike_share_one_compiled_form():
     machines = [Supernode(name) for name in names]
     assert len({id(each.topology) for each in machines}) == 1
     assert probe_plan(machines[0]) is probe_plan(Supernode("sn0"))
-    one = Supernode("sn5", topology=compiled_deviating(SN.spec, [Deviation("CableDark", "c00-n0.ub-p3-k11")]))
-    assert one.topology is compiled_deviating(SN.spec, [Deviation("CableDark", "c00-n0.ub-p3-k11")])
+    one = Supernode("sn5", topology=compile_with_deviations(SN.spec, [Deviation("CableDark", "c00-n0.ub-p3-k11")]))
+    assert one.topology is compile_with_deviations(SN.spec, [Deviation("CableDark", "c00-n0.ub-p3-k11")])

@@ -15,7 +15,7 @@ from matrixcommon.native import build as compiling
 from matrixcommon.native import loader
 from matrixcommon.native.build import Failed, build
 from matrixcommon.native.loader import Package, folder_for, found
-from matrixresource.native_allocator import CANNOT, main
+from matrixresource.native_allocator import EXIT_CANNOT_COMPILE, main
 from matrixresource.scheduler import ALLOCATOR
 
 ROOT = Path(loader.__file__).parents[1]
@@ -178,7 +178,7 @@ def test_without_a_compiler_it_says_so_in_one_line(
     stand_in: Package, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(stand_in.folder))
-    assert main([]) == CANNOT
+    assert main([]) == EXIT_CANNOT_COMPILE
     text = capsys.readouterr().out
     assert text.count("\n") == 1
     assert "no C compiler" in text

@@ -11,8 +11,8 @@ from matrixcommon.model.errors import InvalidField
 from matrixresource.allocations.cluster_index import cluster_shape, node_numbers
 from matrixresource.scheduler.metrics.blast_radius import switch_losses
 from matrixresource.topology import Supernode
-from matrixresource.topology.compiled import compile_graph, compiled_deviating, renamed
-from matrixresource.topology.graph_document import InvalidGraph, compile_document, packed, read
+from matrixresource.topology.compiled import compile_graph, compile_with_deviations, rename_supernode
+from matrixresource.topology.graph_document import InvalidGraph, compile_document, pack, read_drawing
 from matrixresource.topology.observed_graph import graphml, node_link
 from matrixresource.topology.rewiring import apply_deviations
 from tests.matrixresource.topology.drawn import SN, changes
@@ -199,7 +199,7 @@ def test_every_form_and_level_is_read_as_the_same_machine():
         {"topologyVersion": "v1", "graph": DRAWN},
         node_link(SN.graph("die")),
         graphml(SN.model_graph()),
-        packed(read(DRAWN)),
+        pack(read_drawing(DRAWN)),
         node_link(other.model_graph()),
     ):
         assert compile_document(document, SN.spec) is other.topology
@@ -239,17 +239,17 @@ def tables(topology):
 @given(changes(), changes())
 def test_a_graph_changed_step_by_step_compiles_as_the_graph_drawn_at_once(first, second):
     second = frozenset(each for each in second if each.part not in {other.part for other in first})
-    step = Supernode("sn0", topology=compiled_deviating(SN.spec, first))
-    stepped = step.deviating(each.of("sn0") for each in second)
-    graph = apply_deviations(SN.model_graph(), [each.of("sn0") for each in first | second])
+    step = Supernode("sn0", topology=compile_with_deviations(SN.spec, first))
+    stepped = step.with_deviations(each.qualified("sn0") for each in second)
+    graph = apply_deviations(SN.model_graph(), [each.qualified("sn0") for each in first | second])
     assert tables(stepped.topology) == tables(compile_graph(graph, SN.spec))
-    assert tables(compile_graph(renamed(graph, "sn9"), SN.spec)) == tables(stepped.topology)
+    assert tables(compile_graph(rename_supernode(graph, "sn9"), SN.spec)) == tables(stepped.topology)
 
 
 @settings(max_examples=8, deadline=None)
 @given(changes())
 def test_the_index_and_the_blast_radius_are_what_the_graph_says(found):
-    supernode = Supernode("sn0", topology=compiled_deviating(SN.spec, found))
+    supernode = Supernode("sn0", topology=compile_with_deviations(SN.spec, found))
     graph = supernode.model_graph()
     drawn = {vertex for vertex, kind in graph.nodes(data="kind") if kind == "node"}
     machines = {"sn0": supernode, "sn1": Supernode("sn1", SN.spec)}

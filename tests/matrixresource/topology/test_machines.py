@@ -13,13 +13,13 @@ from infer_workload.timing.calibration import load_calibration
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName, SwitchName
 from matrixresource.agent.hardware import EmulatedNode
-from matrixresource.machines import built_in
-from matrixresource.topology.compiled import compile_graph, compiled_document, compiled_spec
+from matrixresource.machines import built_in_specs
+from matrixresource.topology.compiled import compile_graph, compile_spec, compile_stored
 from matrixresource.topology.graph import supernode_graph
 from matrixresource.topology.layout import Layout
 from matrixresource.topology.loading import load_spec
 
-MACHINES = sorted(built_in())
+MACHINES = sorted(built_in_specs())
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -47,7 +47,7 @@ def test_every_part_has_a_name_and_names_sort_in_the_order_of_the_machine(name):
 @pytest.mark.parametrize("name", [each for each in MACHINES if load_spec(each).supernode.nodes < 100])
 def test_what_is_compiled_without_a_graph_is_what_the_graph_says(name):
     spec = load_spec(name)
-    quick, drawn = compiled_spec(spec), compile_graph(supernode_graph(spec), spec)
+    quick, drawn = compile_spec(spec), compile_graph(supernode_graph(spec), spec)
     for field in fields(quick):
         assert getattr(quick, field.name) == getattr(drawn, field.name), field.name
         if isinstance(getattr(quick, field.name), dict):
@@ -57,8 +57,8 @@ def test_what_is_compiled_without_a_graph_is_what_the_graph_says(name):
 @pytest.mark.parametrize("name", MACHINES)
 def test_what_was_compiled_of_a_machine_is_found_again_by_its_numbers(name):
     """Processes are forked of one that has compiled their machine, and learn its numbers from MatrixResource."""
-    compiled = compiled_spec(load_spec(name))
-    assert compiled_document(json.loads(json.dumps(compiled.document()))) is compiled
+    compiled = compile_spec(load_spec(name))
+    assert compile_stored(json.loads(json.dumps(compiled.document()))) is compiled
 
 
 def test_a_machine_that_is_not_there_is_refused_with_those_that_are():

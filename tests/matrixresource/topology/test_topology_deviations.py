@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixresource.topology.deviations import Deviation, as_built, deviations
-from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
+from matrixresource.topology.deviations import Deviation, as_built, find_deviations
+from matrixresource.topology.observed_graph import graphml, node_link, observed_graph
 from matrixresource.topology.supernode import Supernode
-from matrixresource.topology.versions import Topology, changes, matches
+from matrixresource.topology.versions import Topology, is_valid_on, list_changes
 
 SN = Supernode("sn0")
 NODES = SN.nodes()
@@ -83,11 +83,11 @@ CASES = [
 @pytest.mark.parametrize(("sentence", "found", "heard", "expected"), CASES, ids=[case[0] for case in CASES])
 def test_as_few_parts_as_explain_it(sentence, found, heard, expected):
     everybody = {node: found.get(node, {}) for node in NODES}
-    assert deviations(SN, everybody, heard) == expected, sentence
+    assert find_deviations(SN, everybody, heard) == expected, sentence
 
 
 def test_one_node_alone_convicts_no_switch():
-    found = deviations(SN, {HERE: dark("ub-p3-k11")}, [HERE])
+    found = find_deviations(SN, {HERE: dark("ub-p3-k11")}, [HERE])
     assert found == {Deviation("CableDark", f"{HERE}.ub-p3-k11")}
 
 
@@ -108,9 +108,9 @@ def test_what_is_broken_is_what_is_found(switches, l1, cables):
         for port in as_built(SN.links(node)):
             if f"{node}.{port}" not in intact:
                 reports[node][port] = None
-    found = deviations(SN, reports, NODES)
+    found = find_deviations(SN, reports, NODES)
     assert {each.part for each in found if each.kind == "SwitchFailed"} == switches | l1
-    rebuilt = graph_as_found(SN, Topology({"sn0": "x"}, frozenset(), found), "v1", "die")
+    rebuilt = observed_graph(SN, Topology({"sn0": "x"}, frozenset(), found), "v1", "die")
     assert {data["name"] for _, _, data in rebuilt.edges(data=True)} == {
         data["name"] for _, _, data in graph.edges(data=True) if data["name"] in intact or "leaf" in data["name"]
     }
@@ -126,7 +126,7 @@ def test_exchanged_cables_lead_where_they_lead():
         }
     )
     for level, of_npu in (("package", 28.0), ("die", None)):
-        graph = graph_as_found(SN, Topology({"sn0": "x"}, frozenset({"sn0-c03"}), found), "v4-abc", level)
+        graph = observed_graph(SN, Topology({"sn0": "x"}, frozenset({"sn0-c03"}), found), "v4-abc", level)
         assert graph.edges[f"{HERE}-l1p3", "sn0-l2p3-k12"]["name"] == f"{HERE}.ub-p3-k11"
         assert graph.edges[f"{HERE}-l1p3", "sn0-l2p3-k11"]["name"] == f"{HERE}.ub-p3-k12"
         assert "sn0-l2p0-k00" not in graph
@@ -144,16 +144,16 @@ def test_versions_are_reported_apart_by_what_they_hold():
     closed = Topology({"sn0": "f", "sn1": "f"}, frozenset({"sn1-c02"}))
     moved = Topology({"sn0": "f"}, frozenset(), frozenset({Deviation("CableMoved", "sn0-c00-n0.ub-p3-k11", "x")}))
     again = Topology({"sn0": "f"}, frozenset(), frozenset({Deviation("CableDark", "sn0-c00-n0.ub-p3-k11")}))
-    assert changes(built, closed) == [{"kind": "DomainClosed", "part": "sn1-c02"}]
-    assert changes(closed, moved) == [
+    assert list_changes(built, closed) == [{"kind": "DomainClosed", "part": "sn1-c02"}]
+    assert list_changes(closed, moved) == [
         {"kind": "SupernodeRemoved", "part": "sn1"},
         {"kind": "DomainOpened", "part": "sn1-c02"},
         {"kind": "CableMoved", "part": "sn0-c00-n0.ub-p3-k11", "peer": "x"},
     ]
-    assert changes(moved, again) == [{"kind": "CableDark", "part": "sn0-c00-n0.ub-p3-k11"}]
-    assert changes(again, Topology({"sn0": "f"})) == [{"kind": "CableRepaired", "part": "sn0-c00-n0.ub-p3-k11"}]
+    assert list_changes(moved, again) == [{"kind": "CableDark", "part": "sn0-c00-n0.ub-p3-k11"}]
+    assert list_changes(again, Topology({"sn0": "f"})) == [{"kind": "CableRepaired", "part": "sn0-c00-n0.ub-p3-k11"}]
     assert Topology.parse(moved.wire()) == moved
-    assert matches(built.named(1), built.named(3))
-    assert matches("", built.named(3))
-    assert not matches(built.named(1), closed.named(2))
-    assert not matches("old", built.named(3))
+    assert is_valid_on(built.version_name(1), built.version_name(3))
+    assert is_valid_on("", built.version_name(3))
+    assert not is_valid_on(built.version_name(1), closed.version_name(2))
+    assert not is_valid_on("old", built.version_name(3))

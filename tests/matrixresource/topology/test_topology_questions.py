@@ -10,7 +10,7 @@ from matrixcommon.model.hardware_names import CabinetName, DieName, NodeName, Sw
 from matrixresource.machines import DEFAULT_FILE
 from matrixresource.topology import InvalidSpec, Supernode, UnknownPart
 from matrixresource.topology.cross_checks import cross_checks
-from matrixresource.topology.loading import MARKS, load_spec, parse_spec
+from matrixresource.topology.loading import EVIDENCE_MARKS, load_spec, parse_spec
 from matrixresource.topology.observed_graph import graphml, node_link
 
 
@@ -23,7 +23,7 @@ def test_every_figure_has_a_source_and_a_mark():
     spec = load_spec()
     assert len(spec.figures) == sum(len(type(getattr(spec, s)).model_fields) for s in spec.sections())
     for figure in spec.figures:
-        assert figure.mark in MARKS
+        assert figure.mark in EVIDENCE_MARKS
         assert figure.sources or (figure.mark == "ASSUMED" and figure.note)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from matrixresource.topology import Supernode
-from matrixresource.topology.graph_document import packed, read
+from matrixresource.topology.graph_document import pack, read_drawing
 from matrixresource.topology.observed_graph import node_link
 from tests.stack import Stack
 
@@ -86,7 +86,7 @@ async def test_removed_edge_changes_routes_admission_and_blast_radius(tmp_path):
 
         # and the user draws it again: one version on, everything follows
         whole = await stack.http["resource"].put(
-            "/v1/supernodes/sn0", json={"graph": packed(read(node_link(Supernode().model_graph())))}
+            "/v1/supernodes/sn0", json={"graph": pack(read_drawing(node_link(Supernode().model_graph())))}
         )
         assert whole.is_success, whole.text
         versions = (await stack.resource.get("/v1/topology-versions"))["items"]
@@ -103,7 +103,9 @@ async def test_invalid_graph_is_refused_without_changes(tmp_path):
             if edge.get("name") == CABLE:
                 edge["capacity_gbps"] = 56.0
         for name in ("sn0", "sn1"):
-            refused = await stack.http["resource"].put(f"/v1/supernodes/{name}", json={"graph": packed(read(document))})
+            refused = await stack.http["resource"].put(
+                f"/v1/supernodes/{name}", json={"graph": pack(read_drawing(document))}
+            )
             assert (refused.status_code, refused.json()["field"]) == (422, "graph")
             assert refused.json()["detail"] == f"{CABLE} is drawn at 56.0 GB/s; l1-l2 of the ub plane has 28"
         assert len((await stack.resource.get("/v1/topology-versions"))["items"]) == 1
@@ -131,7 +133,7 @@ async def test_node_exists_once_it_is_in_the_graph(tmp_path):
         await stack.until(away, "neither the racks nor MatrixLink have it", within_s=120)
         stack.impair("dark", "link-down", HERE, port="ub-p3-k11")
         await stack.http["resource"].put("/v1/allocations/one", json={"nodes": 47})
-        graph = {"graph": packed(read(json.loads(drawing(tmp_path).read_text())))}
+        graph = {"graph": pack(read_drawing(json.loads(drawing(tmp_path).read_text())))}
         assert (await stack.http["resource"].put("/v1/supernodes/sn0", json=graph)).is_success
 
         async def up() -> bool:
@@ -139,7 +141,7 @@ async def test_node_exists_once_it_is_in_the_graph(tmp_path):
             return len(found) == 48 and found[gone] == "Available"
 
         await stack.until(up, "it comes up by itself", within_s=600)
-        back = {"graph": packed(read(document))}
+        back = {"graph": pack(read_drawing(document))}
         assert (await stack.http["resource"].put("/v1/supernodes/sn0", json=back)).is_success
         assert len(await stack.resource.nodes()) == 47
         drawn = json.loads(drawing(tmp_path).read_text())
@@ -147,5 +149,5 @@ async def test_node_exists_once_it_is_in_the_graph(tmp_path):
         drawn["edges"] = [
             each for each in drawn["edges"] if not any(each[end].startswith(HERE) for end in ("source", "target"))
         ]
-        refused = await stack.http["resource"].put("/v1/supernodes/sn0", json={"graph": packed(read(drawn))})
+        refused = await stack.http["resource"].put("/v1/supernodes/sn0", json={"graph": pack(read_drawing(drawn))})
         assert (refused.status_code, refused.json()["reason"]) == (409, "Conflict")

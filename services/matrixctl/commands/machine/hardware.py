@@ -78,9 +78,9 @@ def supernode_add(
     """
     body: dict[str, Any] = {"spec": read_mapping(spec)} if spec else {}
     if file is not None:
-        from matrixresource.topology.graph_document import packed, read_file
+        from matrixresource.topology.graph_document import pack, read_drawing_file
 
-        body["graph"] = packed(read_file(file))
+        body["graph"] = pack(read_drawing_file(file))
     view = stack.client.call("resource", "PUT", at("supernodes", name), body=body)
     up = hardware and spec is None
     if up:

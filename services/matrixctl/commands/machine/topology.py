@@ -36,14 +36,19 @@ class OfGraph(StackOptions):
 
     def graph(self, part: str) -> nx.MultiGraph:
         """The graph of the file, or of the part's supernode in the stack as it is now."""
-        from matrixresource.topology.graph_document import compiled_drawing, graph_of, read, read_file
+        from matrixresource.topology.graph_document import (
+            compile_drawing,
+            drawing_graph,
+            read_drawing,
+            read_drawing_file,
+        )
         from matrixresource.topology.loading import load_spec
 
         if self.file is not None:
-            drawing = read_file(self.file)
-            compiled_drawing(drawing, load_spec())
-            return graph_of(drawing)
-        return graph_of(read(_model(self, part.partition("-")[0], "node-link").json()))
+            drawing = read_drawing_file(self.file)
+            compile_drawing(drawing, load_spec())
+            return drawing_graph(drawing)
+        return drawing_graph(read_drawing(_model(self, part.partition("-")[0], "node-link").json()))
 
 
 @dataclass
@@ -72,7 +77,7 @@ def path(of: OnPlane, a: Part, b: Part) -> None:
     matrixctl topology path sn0-c03-n2 sn0-c07-n1 --plane ub     node to node over UB
     matrixctl topology path sn0-c03-n2-npu5-die1 sn0-l2p3-k11    a die to an L2 switch
     """
-    found = _queries().path(of.graph(a), a, b, of.plane)
+    found = _queries().find_path(of.graph(a), a, b, of.plane)
     if print_for_programs(vars(found), of.output):
         return
     for part, link in zip(found.parts, [*found.links, ""], strict=True):
@@ -90,7 +95,7 @@ def neighbours(of: OnPlane, name: Part) -> None:
     matrixctl topology neighbours sn0-l2p3-k11            the L1 switches below an L2 switch
     matrixctl topology neighbours sn0-c03-n2 --plane rdma what a node's parts connect to
     """
-    found = _queries().neighbours(of.graph(name), name, of.plane)
+    found = _queries().find_neighbours(of.graph(name), name, of.plane)
     if print_for_programs({"items": [vars(each) for each in found]}, of.output):
         return
     print_table("name, kind, plane, GB/s:gbps, link", [vars(each) | {"link": _first(each.links)} for each in found])
@@ -102,7 +107,7 @@ def cut(of: OnPlane, a: Part, b: Part) -> None:
 
     matrixctl topology cut sn0-c03-n2 sn0-c07-n1 --plane ub
     """
-    _show_cut(_queries().cut(of.graph(a), a, b, of.plane), f"from {a} to {b}", of.output)
+    _show_cut(_queries().find_cut(of.graph(a), a, b, of.plane), f"from {a} to {b}", of.output)
 
 
 @command("topology bisection")
@@ -116,7 +121,7 @@ def bisection(
     matrixctl topology bisection                            of sn0, over UB
     matrixctl topology bisection sn1 --plane rdma -o json
     """
-    found = _queries().bisection(of.graph(supernode), plane)
+    found = _queries().find_bisection(of.graph(supernode), plane)
     _show_cut(found, f"from one half of {supernode} to the other", of.output)
 
 
@@ -156,13 +161,13 @@ def check(
     matrixctl topology check drawn.json
     matrixctl topology check drawn.graphml -o json
     """
-    from matrixresource.topology.graph_checks import faults
-    from matrixresource.topology.graph_document import compiled_drawing, read_file
+    from matrixresource.topology.graph_checks import find_faults
+    from matrixresource.topology.graph_document import compile_drawing, read_drawing_file
     from matrixresource.topology.loading import load_spec
 
-    drawing, spec = read_file(file), load_spec()
-    found = faults(drawing, spec)
-    compiled = None if found else compiled_drawing(drawing, spec)
+    drawing, spec = read_drawing_file(file), load_spec()
+    found = find_faults(drawing, spec)
+    compiled = None if found else compile_drawing(drawing, spec)
     wired = [] if compiled is None else compiled.document()["drawn"]
     answer = {"faults": [{"where": each.where, "sentence": each.sentence} for each in found], "deviations": wired}
     if print_for_programs(answer, output):
@@ -181,11 +186,11 @@ def check(
 @command("topology list")
 def machines(output: Output = OutputFormat.TABLE) -> None:
     """List the built-in machines that a stack can be started as: `matrixctl up --topology NAME`."""
-    from matrixresource.machines import built_in
+    from matrixresource.machines import built_in_specs
     from matrixresource.topology.loading import load_spec
 
     found = []
-    for name in built_in():
+    for name in built_in_specs():
         spec = load_spec(name)
         total, marks = spec.supernode, [figure.mark for figure in spec.figures]
         found.append(

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixresource.machines import DEFAULT_FILE, built_in
+from matrixresource.machines import DEFAULT_FILE, built_in_specs
 from services.catalogue import PROCESSES
 from services.matrixctl.supervisor.machine import machine_settings, resolve_machine, store_machine_file
 from services.matrixctl.supervisor.machine_check import check_topology, ready_timeout_wall_s
@@ -108,7 +108,7 @@ def test_a_stack_of_many_nodes_may_take_longer_until_it_is_ready(tmp_path):
 def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):
     code, out, _ = run_matrixctl(capsys, "topology", "list", "-o", "json")
     listed = {each["name"]: each for each in json.loads(out)["items"]}
-    assert (code, set(listed)) == (0, set(built_in()))
+    assert (code, set(listed)) == (0, set(built_in_specs()))
     assert (listed["atlas-950"]["npus"], listed["atlas-950"]["nodes"]) == (8192, 1024)
     code, out, _ = run_matrixctl(capsys, "topology", "show", "atlas-800i-a2", "-o", "json")
     figures = {each["figure"]: each for each in json.loads(out)["items"]}
