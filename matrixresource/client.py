@@ -114,7 +114,7 @@ class ResourceClient(ServiceClient):
 
 class TopologyVersionCache:
     """The name of the newest topology version. It is fetched again after the watch of versions announced a new one, and
-    on every call while there is no watch. `hear` receives the watch's events; `changed` is called for each."""
+    on every call while there is no watch. `handle_event` receives the watch's events; `changed` is called for each."""
 
     def __init__(self, resource: ResourceClient) -> None:
         self._resource = resource

@@ -46,8 +46,8 @@ FaultKind = Literal[
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind of fault. `level`: the incumbent's, if it has one; `found_by`: what tells the control plane, if
-    anything; `takes`: the parameters it accepts."""
+    """One kind of fault. `level`: the incumbent's, if it has one; `detected_by`: what tells the control plane, if
+    anything; `parameters`: the parameters it accepts."""
 
     scope: FaultScope
     description: str

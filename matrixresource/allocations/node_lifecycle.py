@@ -94,7 +94,7 @@ class NodeLifecycle:
     def handle_stage_failure(self, session: Session, node: NodeRow, message: str) -> bool:
         """Handle a stage that failed for good. Quarantine the node and return True, unless the limit of nodes out of
         service in its domain is reached; then return False, and the node keeps its place and repeats its work
-        (`try_again`)."""
+        (`retry_stage`)."""
         supernode = node.node_name.supernode
         out_of_service = [
             each.node_name

@@ -1,6 +1,6 @@
 """Promotion of spares: which of an allocation's spares may become members, to replace one or to grow.
 
-Either way `NodeAssignments.take` makes the spare a member, in the transaction that also takes another spare in its
+Either way `NodeAssignments.assign` makes the spare a member, in the transaction that also takes another spare in its
 place. Its agent has booted it already and only has to join the planes (`promote` in `node_stages.yaml`).
 """
 

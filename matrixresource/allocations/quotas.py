@@ -44,7 +44,8 @@ class QuotaRow(ResourceRow, Base):
 
 
 ResourceAmounts = dict[str, float]
-"""Amounts of each of `COUNTED`: NPUs (a spare counts as a whole node, since it is kept from others), sockets, GiB."""
+"""Amounts of each of `QUOTA_RESOURCES`: NPUs (a spare counts as a whole node, since it is kept from others), sockets,
+GiB."""
 
 
 def project_usage(session: Session, project: str) -> ResourceAmounts:
@@ -67,7 +68,7 @@ def usage_by_project(session: Session, projects: Collection[str]) -> dict[str, R
 
 
 def requested_usage(request: AllocationRequest, node_npus: int) -> ResourceAmounts:
-    """What a request counts for, with `of_node` NPUs in a node."""
+    """What a request counts for, with `node_npus` NPUs in a node."""
     nodes, per = member_size(request, node_npus)
     return {"npus": nodes * per + request.spares * node_npus, "cpus": request.cpus, "memory_gib": request.memory_gib}
 

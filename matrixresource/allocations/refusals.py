@@ -12,7 +12,7 @@ from matrixcommon.model.errors import ExceedsDomain, InsufficientCapacity
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import counted
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.promised_capacity import conflicting_reservations, promised_nodes
+from matrixresource.allocations.reservation_conflicts import conflicting_reservations, promised_nodes
 from matrixresource.contract.nodes import MAINTENANCE_PREFIX
 from matrixresource.scheduler.changes.advance_reservation import departures
 from matrixresource.scheduler.model.request import PlacementRequest
@@ -109,11 +109,11 @@ def _maintenance_note(rows: Iterable[NodeRow]) -> str:
     )
 
 
-def describe_request(request: PlacementRequest, npus_of_node: int) -> str:
-    """A request in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB". A whole node has `of_node`
+def describe_request(request: PlacementRequest, node_npus: int) -> str:
+    """A request in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB". A whole node has `node_npus`
     NPUs."""
     terms = []
-    if request.nodes and request.npus_per_node == npus_of_node:
+    if request.nodes and request.npus_per_node == node_npus:
         terms.append(counted(request.nodes, "node"))
     elif request.nodes == 1:
         npus = "a die" if request.npus_per_node < 1 else f"{counted(request.npus_per_node, 'NPU')} on one node"
@@ -129,9 +129,9 @@ def describe_request(request: PlacementRequest, npus_of_node: int) -> str:
     return " and ".join(terms) or "nothing"
 
 
-def does_not_fit(request: PlacementRequest, npus_of_node: int) -> str:
+def does_not_fit(request: PlacementRequest, node_npus: int) -> str:
     """The beginning of a refusal: "3 nodes and 1 spare do not fit", "1 node does not fit"."""
-    asked = describe_request(request, npus_of_node)
+    asked = describe_request(request, node_npus)
     one = asked.startswith(("1 ", "a ")) and " and " not in asked
     return f"{asked} {'does' if one else 'do'} not fit"
 

@@ -71,8 +71,8 @@ def _affinities_of(session: Session, name: str) -> list[str]:
 
 
 def affinity_cycle(name: str, affinities: Iterable[str], affinities_of: Callable[[str], Iterable[str]]) -> list[str]:
-    """The cycle of affinities from `name` back to itself; [] if there is none. `known` gives the affinities of the
-    others."""
+    """The cycle of affinities from `name` back to itself; [] if there is none. `affinities_of` gives the affinities of
+    the others."""
     open_paths = [[name, other] for other in affinities]
     seen: set[str] = set()
     while open_paths:

@@ -1,6 +1,7 @@
 """map_request: convert a request to the ledger's form. Pure; requests without a meaning are refused.
 
-The ledger counts members as nodes with `per` NPUs on each. A request may give that itself, or give a number of NPUs.
+The ledger counts members as nodes with `npus_per_node` NPUs on each. A request may give that itself, or give a number
+of NPUs.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from matrixresource.scheduler.model.request import DomainConstraint, PlacementRe
 NEVER = float("inf")
 
 
-def member_size(request: AllocationRequest, npus_of_node: int) -> tuple[int, float]:
-    """(members, NPUs on each), with `of_node` NPUs in a node; no members for sockets or memory alone. Raises
+def member_size(request: AllocationRequest, node_npus: int) -> tuple[int, float]:
+    """(members, NPUs on each), with `node_npus` NPUs in a node; no members for sockets or memory alone. Raises
     InvalidField."""
     per_node = request.npus_per_node
     if per_node is not None:
-        _check_part_size(per_node, "npusPerNode", npus_of_node)
+        _check_part_size(per_node, "npusPerNode", node_npus)
     if request.nodes is not None:
-        return request.nodes, per_node or npus_of_node
+        return request.nodes, per_node or node_npus
     if request.npus is None:
-        return 0, npus_of_node
+        return 0, node_npus
     npus = request.npus
     if per_node is not None:
         if npus % per_node:
@@ -34,8 +35,8 @@ def member_size(request: AllocationRequest, npus_of_node: int) -> tuple[int, flo
                 f"{npus:g} NPUs cannot be divided into nodes with {per_node:g} each", field="npusPerNode"
             )
         return int(npus / per_node), per_node
-    if npus <= npus_of_node:
-        _check_part_size(npus, "npus", npus_of_node)
+    if npus <= node_npus:
+        _check_part_size(npus, "npus", node_npus)
         return 1, npus
     if npus != int(npus):
         raise InvalidField(
@@ -43,14 +44,14 @@ def member_size(request: AllocationRequest, npus_of_node: int) -> tuple[int, flo
             field="npus",
         )
     whole = int(npus)
-    per_node = next(size for size in range(npus_of_node, 0, -1) if whole % size == 0)
+    per_node = next(size for size in range(node_npus, 0, -1) if whole % size == 0)
     return whole // per_node, per_node
 
 
-def _check_part_size(npus: float, field: str, npus_of_node: int) -> None:
-    if npus > npus_of_node or (npus != 0.5 and npus != int(npus)):
+def _check_part_size(npus: float, field: str, node_npus: int) -> None:
+    if npus > node_npus or (npus != 0.5 and npus != int(npus)):
         raise InvalidField(
-            f"a node cannot give {npus:g} NPUs: use 0.5 (one die) or a whole number from 1 to {npus_of_node}",
+            f"a node cannot give {npus:g} NPUs: use 0.5 (one die) or a whole number from 1 to {node_npus}",
             field=field,
         )
 

@@ -118,8 +118,9 @@ def move_started(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
 def blocking_reason(
     row: DefragmentationRow, nodes: dict[str, NodeRow], nodes_with_parts: Collection[str]
 ) -> str | None:
-    """Why the remaining moves no longer make the room; None if they do. Nodes being cleaned count as free. `parted`:
-    nodes of whose NPUs some are held in parts, which do not move; memory held for caches is not in the way."""
+    """Why the remaining moves no longer make the room; None if they do. Nodes being cleaned count as free.
+    `nodes_with_parts`: nodes of whose NPUs some are held in parts, which do not move; memory held for caches is not in
+    the way."""
     holders = {name: node.holder for name, node in nodes.items()}
     for step in row.steps():
         if not step.open:

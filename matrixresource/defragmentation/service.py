@@ -18,9 +18,9 @@ from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows import verbs
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.promised_capacity import conflicting_reservations, promised_nodes
 from matrixresource.allocations.refusals import blocking_cabinets, describe_request, does_not_fit, exceeded_domain
 from matrixresource.allocations.request_checks import check_placement
+from matrixresource.allocations.reservation_conflicts import conflicting_reservations, promised_nodes
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle

@@ -1,7 +1,8 @@
 """The workflows of MatrixResource: a defragmentation, and the move of one member that MatrixResource makes itself.
 
-Their steps derive their progress from where allocations are placed (`RoomMaking`); the engine records that they are in
-progress, retries, and shows them. A cancelled defragmentation stops after the current move: completed moves stay.
+Their steps derive their progress from where allocations are placed (`DefragmentationController`); the engine records
+that they are in progress, retries, and shows them. A cancelled defragmentation stops after the current move: completed
+moves stay.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.contract.defragmentations import RelocateRequest
+from matrixresource.defragmentation.controller import RECONCILE_INTERVAL_S, DefragmentationController
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
-from matrixresource.defragmentation.room_making import RECONCILE_INTERVAL_S, DefragmentationController
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.defragmentations import DEFRAGMENTATION_STATES, IN_PROGRESS, DefragmentationRow
 from matrixresource.store.operations import OperationRow, WorkflowDrains

@@ -165,8 +165,8 @@ def node_state(
 ) -> str:
     """The state of a node.
 
-    `current`: held by an allocation, or `shared` by several; `agent`: Connected, Stale or Lost; `health`: Healthy,
-    SubHealthy or Unhealthy; `status`: as last reported (None: never); `caught_up`: the report answers the newest spec;
+    `held`: by an allocation, or `shared` by several; `agent`: Connected, Stale or Lost; `health`: Healthy,
+    SubHealthy or Unhealthy; `status`: as last reported (None: never); `in_sync`: the report answers the newest spec;
     `parts`: the agent's progress with each allocation's part; `desired`: the requested state, and `task` what the agent
     was asked to do for it; `tolerated`: a failed stage does not take the node out of service. A held node keeps its
     last state while its agent is away: whether to give it up is MatrixCompute's decision.

@@ -67,7 +67,7 @@ class Lease:
 
 
 class Leases:
-    """What this replica heard, and what was recorded. Used under the change log's lock, from `open` to the end of that
+    """What this replica heard, and what was recorded. Used under the change log's lock, from `load` to the end of that
     transaction. If no other process writes, the table is read only once."""
 
     def __init__(self, records: Database) -> None:
@@ -111,7 +111,7 @@ class Leases:
         )
 
     def record_heartbeats(self, session: Session, leases: dict[str, Lease], changed: Container[str]) -> None:
-        """Record reports that were accepted, by node; those of nodes in `news` changed something."""
+        """Record reports that were accepted, by node; those of nodes in `changed` changed something."""
         self._received |= leases
         stored = self._stored = {} if self._stored is None else self._stored
         due = {

@@ -3,7 +3,7 @@
 Only ports that are not as built are stored: who was last seen there, since when, and what was adopted last. A port
 counts once it has been stable for a while (`SETTLE_S`), so that a flapping port does not make version after version.
 Changes that happen together are adopted together: while another port is changing, those that are due wait for it, up to
-`SETTLE_S_MOST`.
+`SETTLE_S_MAX`.
 """
 
 from __future__ import annotations

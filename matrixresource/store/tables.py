@@ -241,8 +241,8 @@ class NodeRow(TimedStateRow, Base):
         return self.fault() or (kept if self.state == "Available" else self.state)
 
     def obstacle_to_npus(self, has_parts: bool) -> str | None:
-        """The same for its NPUs alone. `parted`: some of them are held in parts; sockets and memory held for caches are
-        not in the way."""
+        """The same for its NPUs alone. `has_parts`: some of them are held in parts; sockets and memory held for caches
+        are not in the way."""
         if self.holder is not None or not self.shared_by or has_parts:
             return self.obstacle()
         kept = "Kept" if self.reserved_for_plan is not None else None

@@ -71,7 +71,7 @@ def current_version(session: Session) -> str:
 
 
 def checked_version(session: Session, requested: str | None) -> str:
-    """The name of the newest version. Raises StaleTopology if `asked` is a version with different content."""
+    """The name of the newest version. Raises StaleTopology if `requested` is a version with different content."""
     current = current_version(session)
     if not is_valid_on(requested, current):
         text = f"the topology is now {current!r}; plan again on that version"

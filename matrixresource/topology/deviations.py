@@ -44,7 +44,7 @@ class Deviation:
         return replace(self, part=f"{supernode}-{self.part}", peer=peer and _qualify(supernode, peer))
 
     def unqualified(self, supernode: str) -> Deviation:
-        """The inverse of `of`."""
+        """The inverse of `qualified`."""
         prefix = f"{supernode}-"
         return replace(self, part=self.part.removeprefix(prefix), peer=self.peer and self.peer.removeprefix(prefix))
 
@@ -63,7 +63,7 @@ def find_deviations(
     supernode: Wiring, found: Mapping[str, Mapping[str, str | None]], connected: Collection[str]
 ) -> frozenset[Deviation]:
     """All deviations. `found` has, for every node that ever reported, the ports that are not as built (the peer, or
-    None for dark; possibly no ports); `heard` are the nodes whose agents are currently trusted."""
+    None for dark; possibly no ports); `connected` are the nodes whose agents are currently trusted."""
     witnesses = {node for node in found if node in connected}
     if len(witnesses) < WITNESSES_MIN:
         witnesses = set(found)

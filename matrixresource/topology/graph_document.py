@@ -2,7 +2,7 @@
 
 A document is read as it stands, so that duplicate names are found, then checked (`graph_checks.py`); only a drawing
 without faults becomes a graph and its compiled form. `InvalidGraph` lists everything that is wrong, one sentence per
-fault. `packed` makes a document small enough for a request.
+fault. `pack` makes a document small enough for a request.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ def pack(drawing: Drawing) -> str:
 
 
 def unpack(text: str) -> str:
-    """The inverse of `packed`. Raises InvalidField."""
+    """The inverse of `pack`. Raises InvalidField."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text, validate=True))) as stream:
             found = stream.read(UNPACKED_BYTES_MAX + 1)

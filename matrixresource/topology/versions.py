@@ -88,8 +88,8 @@ def summarise_changes(changes: list[dict[str, str]]) -> str:
 
 
 def is_valid_on(requested: str | None, current: str) -> bool:
-    """Whether a decision made on version `asked` is valid on `current`: the same version, or one with the same content.
-    True if no version was given."""
+    """Whether a decision made on version `requested` is valid on `current`: the same version, or one with the same
+    content. True if no version was given."""
     if not requested or requested == current:
         return True
     theirs, ours = NAME.fullmatch(requested), NAME.fullmatch(current)

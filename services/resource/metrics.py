@@ -132,7 +132,7 @@ METRICS = (
 
 
 class ResourceMetrics:
-    """`count` updates the gauges, `decided` counts one decision."""
+    """`update` sets the gauges, `record_decision` counts one decision."""
 
     def __init__(self, registry: CollectorRegistry, store: ResourceStore, capacity: CapacityReport) -> None:
         self._store = store

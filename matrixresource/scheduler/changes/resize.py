@@ -66,7 +66,7 @@ def _with_spares_first(
     keep: list[int],
     warm: Sequence[int],
 ) -> Placement | None:
-    """With as many spares as may join the members under the constraints of `firm`; else by whole blocks; else with
+    """With as many spares as may join the members under the constraints of `strict`; else by whole blocks; else with
     none."""
     joined, promoted = members_of(ledger.index, ledger.allocations[name].place), list[int]()
     for node in warm:

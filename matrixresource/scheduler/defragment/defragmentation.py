@@ -1,8 +1,8 @@
 """Room for one more gang, or for a block, by moving others: the plan that moves the fewest NPUs.
 
 For each set of nodes the gang could have, the tenants there must move elsewhere. Sets are tried in order of the NPUs on
-them, which no plan can undercut; `STEPS` bounds the search. `plan_defragmentation` makes a plan for review whose
-members move one after another; `plan` is for moves that happen all at once.
+them, which no plan can undercut; `STEPS_MAX` bounds the search. `plan_defragmentation` makes a plan for review whose
+members move one after another; `plan_evacuation` is for moves that happen all at once.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def plan_evacuation(
 ) -> EvacuationPlan | None:
     """How to make room, or None if no plan was found. Gangs of whole nodes only; nothing is changed.
 
-    All moves happen at once unless they are to be made `one_by_one`.
+    All moves happen at once unless they are to be made in sequence (`sequential`).
     """
     ruled = request.spread or request.anti_affinity or request.affinity or request.spares or request.cpus or request.mem
     if (

@@ -1,8 +1,8 @@
 """Emptying nodes: where the tenants of a set of nodes could go, with the fewest NPUs moved.
 
 Tenants elsewhere may have to make room in turn (a chain). The search branches over the target of each tenant and stops
-at the cost of the best solution so far. On machines of more than `WIDE` nodes only the domains with the most free nodes
-are considered, and tenants move only to nodes in use, or to whole ones in the fullest cabinets.
+at the cost of the best solution so far. On machines of more than `WIDE_NODES` nodes only the domains with the most free
+nodes are considered, and tenants move only to nodes in use, or to whole ones in the fullest cabinets.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def candidate_sets(
     steps: int,
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
     """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes that hold
-    spares or allocations in `bound`, which must stay."""
+    spares or allocations in `immovable`, which must stay."""
     shape, index = ledger.shape, ledger.index
     size = shape.size_of(request.required_domain)
     if request.cabinet_block > 1 and request.nodes <= shape.nodes:

@@ -1,10 +1,10 @@
 """Answers about a request, none of which creates anything: would it fit, why not, what would help, and when.
 
-- `why`: for the domains closest to fitting it, how many nodes they have for it and what blocks the others.
-- `changes`: the smallest change of each kind: fewer nodes, one constraint relaxed, other allocations moved, released or
-  preempted.
-- `earliest`: when it fits if every lease ends as declared.
-- `radius`: what one failure would take of the placement.
+- `diagnoses`: for the domains closest to fitting it, how many nodes they have for it and what blocks the others.
+- `suggestions`: the smallest change of each kind: fewer nodes, one constraint relaxed, other allocations moved,
+  released or preempted.
+- `earliest_start`: when it fits if every lease ends as declared.
+- `blast_radius`: what one failure would take of the placement.
 
 Trials change the ledger and undo every change.
 """
@@ -74,7 +74,7 @@ class Suggestion:
 @dataclass(frozen=True)
 class SearchBudget:
     """How long to search: steps for a release and for moves, and whether moves are also searched for gangs larger than
-    a cabinet and on machines of more than `NARROW` nodes (`wide`)."""
+    a cabinet and on machines of more than `NARROW_NODES` nodes (`wide`)."""
 
     release: int
     moves: int
@@ -87,7 +87,7 @@ THOROUGH = SearchBudget(release=50_000, moves=defragmentation.STEPS_MAX, wide=Tr
 
 @dataclass(frozen=True)
 class PlacementExplanation:
-    """`place` if it fits now, with the failure impacts in `radius`; otherwise why not and what would help."""
+    """`place` if it fits now, with the failure impacts in `blast_radius`; otherwise why not and what would help."""
 
     place: Placement | None
     diagnoses: tuple[DomainDiagnosis, ...] = ()
@@ -104,7 +104,7 @@ def explain_placement(
     topologies: Sequence[CompiledTopology] = (),
 ) -> PlacementExplanation:
     """Everything that can be said about a request. `topologies`: the graphs of the supernodes, in order; without them
-    `radius` has no switches."""
+    `blast_radius` has no switches."""
     place = choose(ledger, request)
     if place is not None:
         return PlacementExplanation(place, earliest_start=now, blast_radius=blast_radius(ledger, place, topologies))

@@ -70,8 +70,8 @@ def _fits(ledger: LedgerState, request: PlacementRequest) -> bool:
 
 
 def _largest_fitting(high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from 1 to `high` that fits, 0 for none. Beyond `FEW` this assumes that less fits whenever more
-    does."""
+    """The largest number from 1 to `high` that fits, 0 for none. Beyond `EXHAUSTIVE_MAX` this assumes that less fits
+    whenever more does."""
     if high <= EXHAUSTIVE_MAX:
         return next((count for count in range(high, 0, -1) if fits(count)), 0)
     low, high = 0, high + 1

@@ -38,7 +38,7 @@ def part_dies(dies: int, npus: float) -> int:
 
 
 def low_bits(mask: int, limit: int) -> list[int]:
-    """The positions of the lowest bits, at most `most`."""
+    """The positions of the lowest bits, at most `limit`."""
     found: list[int] = []
     base = 0
     while mask and len(found) < limit:

@@ -65,7 +65,7 @@ class FreeCapacityIndex:
         self.supernodes_by_whole = [0] * shape.nodes_per_supernode + [
             (1 << shape.supernodes) - 1
         ]  # supernodes by number of whole nodes
-        self.present_counts = 1 << shape.nodes_per_supernode  # which entries of `by_free` are not empty
+        self.present_counts = 1 << shape.nodes_per_supernode  # which entries of `supernodes_by_whole` are not empty
         self.faulty_dies: dict[int, int] = {}  # by node: dies that cannot be allocated
         self.idle_faulty: dict[int, int] = {}  # by node: those of them that nobody holds
         self.nodes_by_free_npus = [0] * shape.npus  # nodes in use by number of free whole NPUs
@@ -227,7 +227,7 @@ class FreeCapacityIndex:
         return whole and parts and all(self.up[node] for node, _ in pools) and self.is_unallocated(place)
 
     def partly_used_nodes(self, npus_per_node: float) -> int:
-        """The nodes in use that have `per` NPUs, or a die, free."""
+        """The nodes in use that have `npus_per_node` NPUs, or a die, free."""
         found = 0
         for free in range(max(1, int(npus_per_node)), self.npus):
             found |= self.nodes_by_free_npus[free]

@@ -56,7 +56,7 @@ def add_members(
 
 
 def has_npus(dies: int, npus: float) -> bool:
-    """Whether these dies of a node make up `per` NPUs, or one die."""
+    """Whether these dies of a node make up `npus` NPUs, or one die."""
     return dies > 0 if npus < 1 else (dies & dies >> 1 & EVEN).bit_count() >= npus
 
 

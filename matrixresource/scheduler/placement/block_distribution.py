@@ -3,7 +3,7 @@ nodes that are not the gang's own.
 
 Within a supernode every further cell costs at least as much as the one before, so taking the cheapest is optimal.
 Between supernodes that is not so: spares can only be where members are, and the first block opens a supernode to them.
-There every division is considered (`EFFORT` bounds that) or, with very many supernodes, only those over the most
+There every division is considered (`DIVISIONS_MAX` bounds that) or, with very many supernodes, only those over the most
 promising.
 """
 
@@ -20,8 +20,8 @@ SETS_TRIED_MAX = 8  # sets of promising supernodes tried when there are too many
 
 @dataclass(frozen=True, slots=True)
 class CabinetCapacity:
-    """A cabinet, in nodes: `most` members it may have, of which `first` are there and stay; `whole` ones that are to be
-    saved, and how many further members it can take `beside` those."""
+    """A cabinet, in nodes: `members_max` members it may have, of which `present` are there and stay; `whole` ones that
+    are to be saved, and how many further members it can take on `partly_used` nodes."""
 
     members_max: int
     whole: int
@@ -31,7 +31,7 @@ class CabinetCapacity:
 
 class SupernodeCells:
     """The cells of one supernode in the order in which they are taken: the cheapest, then where members are, then in
-    the cabinet with the most room. `left` is the number of whole nodes left, by the number of members."""
+    the cabinet with the most room. `whole_left` is the number of whole nodes left, by the number of members."""
 
     def __init__(self, rooms: dict[int, CabinetCapacity], cell: int, step: int, most: int) -> None:
         self.cell = cell
@@ -61,7 +61,7 @@ class SupernodeCells:
         self.whole_left_max = max((left for count, left in self.whole_left.items() if count), default=0)
 
     def members(self, count: int) -> dict[int, int]:
-        """Members by cabinet, for a count that `left` covers."""
+        """Members by cabinet, for a count that `whole_left` covers."""
         found = dict(self.start)
         for cabinet in self.order[: (count - self.members_min) // self.cell]:
             found[cabinet] += self.cell

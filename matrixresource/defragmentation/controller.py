@@ -1,4 +1,5 @@
-"""RoomMaking: one check of a plan in progress: what has been done, what is next, and whether it is still valid.
+"""DefragmentationController: one check of a plan in progress: what has been done, what is next, and whether it is still
+valid.
 
 Progress is derived from where allocations are placed, so a check can be repeated at any time. It starts the next move;
 moves that MatrixCompute does not perform are run here as a workflow. If something got in the way, the rest is planned
@@ -36,8 +37,8 @@ OpenMove = Callable[[Session, AllocationRow, dict[str, str]], object]
 
 
 class DefragmentationController:
-    """Over one store and its ledger. `open_move` opens the workflow of a move in the caller's transaction, `begin`
-    starts it."""
+    """Over one store and its ledger. `open_move` opens the workflow of a move in the caller's transaction,
+    `wake_runner` starts it."""
 
     def __init__(
         self,
@@ -117,7 +118,7 @@ class DefragmentationController:
 
     def _ensure_moving(self, session: Session, row: DefragmentationRow, step: MoveView, force: bool = False) -> None:
         """Make sure that somebody performs this move: its owner, or a workflow. Raises the error of the last attempt if
-        that was cancelled or there have been enough attempts, unless `insist`."""
+        that was cancelled or there have been enough attempts, unless `force`."""
         if step.by != "MatrixResource":
             return
         parameters = {"defragmentation": row.name, "node": str(step.source), "to": str(step.to)}
