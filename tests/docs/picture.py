@@ -26,7 +26,7 @@ def supernode_svg() -> str:
         machine = Machine(Path(folder))
         cells: dict[str, tuple[str, str]] = {}
         for name, nodes, spares, colour in ASKED:
-            for member in machine.ask(name, nodes=nodes, spares=spares).members:
+            for member in machine.reserve(name, nodes=nodes, spares=spares).members:
                 cells[member.node] = (MEMBER if member.role == "member" else SPARE, colour)
         machine.database.close()
     console = Console(record=True, width=84, file=StringIO(), color_system="truecolor", legacy_windows=False)

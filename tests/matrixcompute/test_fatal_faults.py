@@ -43,9 +43,9 @@ def nodes_of(machine: Machine) -> dict[str, NodeView]:
 def test_only_nodes_with_fatal_faults_are_repaired_and_health_checks_return_them(tmp_path, supernodes, fatal, alike):
     machine, random = Machine(tmp_path, supernodes), Random(9)
     for index in range(supernodes):
-        machine.ask(f"i{index}", nodes=36, spares=4)
+        machine.reserve(f"i{index}", nodes=36, spares=4)
         machine.allocator.bind(f"i{index}")
-    machine.obey()
+    machine.report_all()
     homes: dict[str, list[str]] = {}
     for name in random.sample(sorted(nodes_of(machine)), supernodes * 48):
         homes.setdefault(NodeName(name).supernode, []).append(name)
@@ -53,7 +53,7 @@ def test_only_nodes_with_fatal_faults_are_repaired_and_health_checks_return_them
     bad, others = set(dealt[:fatal]), dealt[fatal : fatal + alike]
     before = nodes_of(machine)
     faults = {name: [random.choice(FATAL), random.choice(ALIKE)] for name in bad}
-    machine.obey(faults=faults | {name: [random.choice(ALIKE)] for name in others})
+    machine.report_all(faults=faults | {name: [random.choice(ALIKE)] for name in others})
 
     seen = nodes_of(machine)
     assert {name for name, node in seen.items() if node.health == "Unhealthy"} == bad
@@ -77,14 +77,14 @@ def test_only_nodes_with_fatal_faults_are_repaired_and_health_checks_return_them
         stay = {(each.node, each.rank) for each in current if each.role == "member" and each.node not in bad}
         assert stay <= {(each.node, each.rank) for each in machine.allocation(name).members}, "nobody else moved"
 
-    machine.obey()
+    machine.report_all()
     returning = nodes_of(machine)
     assert acted <= {name for name, node in returning.items() if node.state == "Verifying"} <= bad
     assert {name for name, node in returning.items() if node.cordoned_by == [RECOVERY]} == acted, "not by good news"
     for name in acted:
         machine.allocator.cordon(NodeName(name), False)
     assert {name for name, node in nodes_of(machine).items() if node.cordoned_by} == acted, "nor by another owner"
-    machine.obey()
+    machine.report_all()
     back = nodes_of(machine)
     assert {back[name].state for name in bad} == {"Available"}
     assert [name for name, node in back.items() if node.cordoned_by] == []

@@ -30,13 +30,13 @@ DIES, SOCKETS, GIB = 16, 4, 2048
 ALL_DIES = (1 << DIES) - 1
 
 
-def contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
+def table_contents(session: Session) -> dict[str, list[tuple[Any, ...]]]:
     """Every row of every table."""
     tables = Base.metadata.sorted_tables
     return {table.name: sorted(map(repr, session.execute(select(table)))) for table in tables}
 
 
-class Accounts:
+class Accounting:
     """The tables as they are at one moment."""
 
     def __init__(self, session: Session) -> None:
@@ -55,15 +55,15 @@ class Accounts:
             self.shares[part.allocation].append(part)
 
     def check(self) -> None:
-        self.nothing_is_allocated_twice()
+        self.check_no_double_allocation()
         for name in self.whole.keys() | self.shares.keys():
             assert name in self.allocations, f"{name} holds something and is not there"
         for row in self.allocations.values():
-            self.holds_what_was_asked(row)
-        self.agents_are_asked_for_what_is_allocated()
-        self.promises_are_kept()
+            self.check_request_fulfilled(row)
+        self.check_assignments()
+        self.check_reservations()
 
-    def allocation(self) -> tuple[dict[str, int], Counter[str], Counter[str]]:
+    def check_allocations(self) -> tuple[dict[str, int], Counter[str], Counter[str]]:
         """By node: dies, sockets, GiB."""
         dies = {name: ALL_DIES if node.holder else 0 for name, node in self.nodes.items()}
         sockets: Counter[str] = Counter()
@@ -75,8 +75,8 @@ class Accounts:
             gib[part.node] += part.memory_gib
         return dies, sockets, gib
 
-    def nothing_is_allocated_twice(self) -> None:
-        dies, sockets, gib = self.allocation()
+    def check_no_double_allocation(self) -> None:
+        dies, sockets, gib = self.check_allocations()
         for name, node in self.nodes.items():
             assert dies[name] <= ALL_DIES
             assert sockets[name] <= SOCKETS, f"{sockets[name]} sockets of {name}"
@@ -84,7 +84,7 @@ class Accounts:
             assert node.shared_by == sum(part.node == name for part in self.parts), name
             assert (node.holder is None) == (node.role is None), name
 
-    def holds_what_was_asked(self, row: AllocationRow) -> None:
+    def check_request_fulfilled(self, row: AllocationRow) -> None:
         if row.state == "Releasing":
             return
         request, name = row.spec(), row.name
@@ -103,7 +103,7 @@ class Accounts:
         assert len(set(follow)) == len(follow), f"{name}: two follow one"
         assert not follow or row.moving_to is not None, f"{name}: successors without a move"
 
-    def agents_are_asked_for_what_is_allocated(self) -> None:
+    def check_assignments(self) -> None:
         asked: dict[str, set[str]] = {}
         for name, desired in self.specs.items():
             node = self.nodes[name]
@@ -132,7 +132,7 @@ class Accounts:
         for name, names in asked.items():
             assert {(name, each) for each in names} <= shared, f"{name} is asked for a part that nobody holds"
 
-    def promises_are_kept(self) -> None:
+    def check_reservations(self) -> None:
         """Who holds any of a promised place says to leave by then, or is leaving."""
         for number, row in enumerate(self.promises):
             mine = dies_of(row)
@@ -178,7 +178,7 @@ def dies_of(row: ReservationRow) -> Counter[str]:
     return dies
 
 
-def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[str, Counter[str]]) -> list[str]:
+def projects_above_quota(session: Session, used: dict[str, Counter[str]], before: dict[str, Counter[str]]) -> list[str]:
     """What projects have got above their limits since `before`; what they held already may stay."""
     found = []
     for row in session.scalars(select(QuotaRow)):
@@ -189,7 +189,7 @@ def above_quota(session: Session, used: dict[str, Counter[str]], before: dict[st
     return found
 
 
-def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: ResourceStore) -> None:
+def check_ledger_matches_tables(session: Session, ledger_sync: LedgerSync, store: ResourceStore) -> None:
     """The ledger say what they would say had they been made anew."""
     ledger = ledger_sync.open(session)
     assert ledger.index.state() == rebuild_index(ledger).state()
@@ -197,10 +197,10 @@ def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: Resourc
     fresh = anew.open(session)
     store.records.before_commit.pop()
     store.records.at_end.pop()
-    assert reported(ledger) == reported(fresh)
+    assert ledger_contents(ledger) == ledger_contents(fresh)
     assert ledger.tenants == fresh.tenants
     assert ledger_sync.preempted_by == anew.preempted_by
-    dies, sockets, gib = Accounts(session).allocation()
+    dies, sockets, gib = Accounting(session).check_allocations()
     for number, name in enumerate(ledger_sync.names):
         if name is not None:
             index = ledger.index
@@ -209,7 +209,7 @@ def same_as_the_tables(session: Session, ledger_sync: LedgerSync, store: Resourc
             assert (index.cpus[number], index.mem[number]) == (SOCKETS - sockets[name], GIB - gib[name]), name
 
 
-def kept_as_written(session: Session, records: Database) -> None:
+def check_cache_matches_tables(session: Session, records: Database) -> None:
     """What is kept in memory is what the tables say, where it is still thought to be."""
     if records._warm is None or records._warm[1] != records.latest():
         return
@@ -232,11 +232,14 @@ def kept_as_written(session: Session, records: Database) -> None:
         assert node in kept.where(NodeRow, "holder", [node.holder])
 
 
-def reported(ledger: Ledger) -> dict[str, Any]:
+def ledger_contents(ledger: Ledger) -> dict[str, Any]:
     """All that a ledger knows, to be compared."""
-    current = {name: (astuple(each.request), laid(each.place), each.since) for name, each in ledger.allocations.items()}
+    current = {
+        name: (astuple(each.request), sorted_entries(each.place), each.since)
+        for name, each in ledger.allocations.items()
+    }
     promised = {
-        name: (astuple(each.request), each.start, each.end, laid(each.place), each.holds)
+        name: (astuple(each.request), each.start, each.end, sorted_entries(each.place), each.holds)
         for name, each in ledger.reservations.items()
     }
     index = ledger.index
@@ -244,5 +247,5 @@ def reported(ledger: Ledger) -> dict[str, Any]:
     return {"held": current, "promised": promised, "index": index.state()} | amounts
 
 
-def laid(place: Placement) -> list[list[tuple[int, int]]]:
+def sorted_entries(place: Placement) -> list[list[tuple[int, int]]]:
     return [sorted(entries) for entries in astuple(place)]

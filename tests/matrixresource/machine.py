@@ -1,6 +1,6 @@
 """Machine: MatrixResource's verbs over a database in a file, with obedient agents on every node.
 
-`obey` has every agent do at once what is requested of it and report so; until then specs are open. `restart` begins a new
+`report_all` has every agent do at once what is requested of it and report so; until then specs are open. `restart` begins a new
 life of the service on what the last one wrote.
 """
 
@@ -28,8 +28,8 @@ from matrixresource.topology.spec import SupernodeSpec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
-from tests.matrixresource.accounting import Accounts, kept_as_written, same_as_the_tables
-from tests.matrixresource.topology.seeded import lay_seeded
+from tests.matrixresource.accounting import Accounting, check_cache_matches_tables, check_ledger_matches_tables
+from tests.matrixresource.topology.seeded_database import copy_seeded_database
 
 
 class Machine:
@@ -53,11 +53,11 @@ class Machine:
         names = [f"sn{number}" for number in range(supernodes)]
         file = folder / "resource.db"
         if url is None and names and not file.exists():
-            lay_seeded(file, names, self.spec)
-        self.begin(names)
-        self.obey()
+            copy_seeded_database(file, names, self.spec)
+        self.start(names)
+        self.report_all()
 
-    def begin(self, names: list[str]) -> None:
+    def start(self, names: list[str]) -> None:
         self.database = DatabaseEngine(self.url)
         self.database.migrate(MIGRATIONS)
         self.store = ResourceStore(Database(self.database.sessions, Tables.metadata, self.clock, self.shared))
@@ -70,18 +70,18 @@ class Machine:
             self.store, self.allocator, self.topology_manager, self.clock, grace_s=60, nudge=lambda: None
         )
 
-    def promise(self, name: str) -> ReservationView:
-        return next(view for view in self.promises() if view.name == name)
+    def reservation(self, name: str) -> ReservationView:
+        return next(view for view in self.reservations() if view.name == name)
 
-    def promises(self) -> list[ReservationView]:
+    def reservations(self) -> list[ReservationView]:
         with self.store.reading() as session:
             return [row.view() for row in session.scalars(select(ReservationRow).order_by(ReservationRow.name))]
 
     def restart(self) -> None:
         self.database.close()
-        self.begin([])
+        self.start([])
 
-    def obey(
+    def report_all(
         self,
         *silent: str,
         faults: Mapping[str, Sequence[tuple[str, str]]] | None = None,
@@ -114,15 +114,15 @@ class Machine:
             ]
         )
 
-    def ask(self, name: str, validate_only: bool = False, **desired: object) -> AllocationView:
-        """Reserve under REST's names: `machine.ask("a", npus=2, affinity={"allocations": ["b"]})`."""
+    def reserve(self, name: str, validate_only: bool = False, **desired: object) -> AllocationView:
+        """Reserve under REST's names: `machine.reserve("a", npus=2, affinity={"allocations": ["b"]})`."""
         return self.allocator.reserve(name, AllocationRequest.model_validate(desired), validate_only=validate_only)
 
-    def have(self, name: str, **desired: object) -> AllocationView:
+    def provision(self, name: str, **desired: object) -> AllocationView:
         """Reserved, bound and served."""
-        self.ask(name, **desired)
+        self.reserve(name, **desired)
         self.allocator.bind(name)
-        self.obey()
+        self.report_all()
         return self.allocation(name)
 
     def allocation(self, name: str) -> AllocationView:
@@ -136,6 +136,6 @@ class Machine:
     def check(self) -> None:
         """What is held is held once, as it was asked and as agents are asked; the ledger say what the tables say."""
         with self.store.reading() as session:
-            Accounts(session).check()
-            same_as_the_tables(session, self.allocator.ledger, self.store)
-            kept_as_written(session, self.store.records)
+            Accounting(session).check()
+            check_ledger_matches_tables(session, self.allocator.ledger, self.store)
+            check_cache_matches_tables(session, self.store.records)

@@ -23,22 +23,22 @@ from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
-from tests.matrixresource.topology.seeded import lay_seeded
+from tests.matrixresource.topology.seeded_database import copy_seeded_database
 
 NODE = NodeName("sn0-c00-n0")
 
 
-class Reporting:
+class ReportingService:
     """One node's agent is played by `report`, with the next number in sequence."""
 
     def __init__(self, folder: Path) -> None:
         self._url = f"sqlite:///{folder / 'resource.db'}"
         self.clock = FixedClock()
         self.sequence = 0
-        lay_seeded(folder / "resource.db", ["sn0"], load_spec())
-        self.begin()
+        copy_seeded_database(folder / "resource.db", ["sn0"], load_spec())
+        self.start()
 
-    def begin(self) -> None:
+    def start(self) -> None:
         """A life of the service on what its last one wrote."""
         database = DatabaseEngine(self._url)
         database.migrate(MIGRATIONS)
@@ -71,7 +71,7 @@ class Reporting:
         return node
 
     @property
-    def desired(self) -> AssignmentRow:
+    def assignment(self) -> AssignmentRow:
         with self.store.reading() as session:
             desired = next(row for row in self.store.assignments(session) if row.name == NODE)
             session.expunge(desired)

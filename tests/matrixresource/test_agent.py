@@ -85,7 +85,7 @@ def test_next_work_of_a_node_that_is_to_be_off(sentence, status, holds, expected
     deployed=st.booleans(),
     power=st.sampled_from(["On", "Off"]),
 )
-def test_work_after_work_every_node_arrives_at_every_spec(status, holds, wanted, deployed, power):
+def test_every_spec_is_reached_from_every_status(status, holds, wanted, deployed, power):
     allocation = None if wanted == "Clean" else "a"
     for _ in range(4):
         work = next_task(status, holds, wanted, allocation, deployed, power)
@@ -140,7 +140,7 @@ async def test_an_older_spec_is_refused_and_a_newer_one_overtakes_between_stages
     life.cancel()
 
 
-def test_an_agent_remembers_across_its_lives_and_counts_them():
+def test_agent_memory_and_epoch_survive_restarts():
     one = agent()
     one.ensure(spec(2, "Member", "a"))
     two = agent()

@@ -73,7 +73,7 @@ async def test_parts_are_prepared_beside_each_other_and_only_once_the_node_is_en
 
 
 @pytest.mark.looptime
-async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
+async def test_die_changes_holders_only_after_wiping():
     one = agent()
     life = asyncio.create_task(one.run())
     one.ensure(spec(2, part("a", 0), part("b", 1)))
@@ -86,7 +86,7 @@ async def test_a_die_goes_from_hand_to_hand_only_when_wiped():
 
 
 @pytest.mark.looptime
-async def test_what_can_not_be_had_is_reported_failed_and_the_rest_continues():
+async def test_unavailable_part_fails_and_others_continue():
     one = agent()
     life = asyncio.create_task(one.run())
     one.ensure(spec(2, part("a", 0, 1), part("b", 1, 2), part("c", 3)))
@@ -128,7 +128,7 @@ HAPPENINGS = st.one_of(
 @pytest.mark.looptime
 @settings(deadline=None)
 @given(happenings=st.lists(HAPPENINGS, max_size=12), seed=st.integers(0, 3))
-async def test_whatever_happens_in_between_the_newest_spec_is_what_stands_in_the_end(happenings, seed):
+async def test_parts_converge_to_the_newest_spec(happenings, seed):
     one, generation, last = agent(seed), 1, {}
     life = asyncio.create_task(one.run())
     await settled(one)

@@ -74,7 +74,7 @@ def test_a_name_that_no_report_could_carry_is_refused():
 
 
 @pytest.mark.looptime
-async def test_a_node_comes_up_stage_by_stage_and_says_at_which_it_is():
+async def test_node_reports_each_stage_of_its_start():
     one = agent()
     life = asyncio.create_task(one.run())
     await reports(one, "Clean")
@@ -100,7 +100,7 @@ async def test_the_driver_is_named_with_its_version():
 
 
 @pytest.mark.looptime
-async def test_a_stage_that_fails_is_tried_again_and_then_given_up_with_why():
+async def test_failing_stage_is_retried_and_then_fails_with_its_reason():
     one = agent(with_odds("deploy", "npu-self-test", odds=1.0, attempts=3))
     life = asyncio.create_task(one.run())
     await reports(one, "Clean")
@@ -155,7 +155,7 @@ async def test_a_task_is_done_once_by_a_clean_node_and_fails_as_its_hardware_doe
 
 
 @pytest.mark.looptime
-async def test_what_another_had_on_it_is_wiped_before_a_check():
+async def test_node_is_wiped_before_a_check():
     one = agent()
     life = asyncio.create_task(one.run())
     await reports(one, "Clean")

@@ -21,9 +21,9 @@ def test_every_cabinet_is_shown_as_it_is(tmp_path: Path) -> None:
     empty = report.view()
     assert (empty.nodes, empty.nodes_up, empty.nodes_free, empty.npus_free, empty.utilisation) == (96, 96, 96, 768, 0)
     assert report.view() is empty, "nothing has changed, nothing is counted"
-    machine.ask("gang", nodes=6, spares=1)
-    machine.ask("part", npus=2)
-    machine.ask("pool", cpus=2)
+    machine.reserve("gang", nodes=6, spares=1)
+    machine.reserve("part", npus=2)
+    machine.reserve("pool", cpus=2)
     machine.allocator.cordon(NodeName("sn1-c05-n2"), True)
     seen = report.view()
     assert (seen.nodes, seen.nodes_up, seen.spares) == (96, 95, 1)
@@ -53,10 +53,10 @@ def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) ->
     registry = CollectorRegistry()
     metrics = ResourceMetrics(registry, machine.store, CapacityReport(machine.store, machine.allocator.ledger))
     machine.allocator.decided.append(metrics.record_decision)
-    machine.ask("a", nodes=3)
-    machine.ask("b", nodes=1, validate_only=True)
+    machine.reserve("a", nodes=3)
+    machine.reserve("b", nodes=1, validate_only=True)
     with pytest.raises(InsufficientCapacity):
-        machine.ask("c", nodes=46)
+        machine.reserve("c", nodes=46)
     asyncio.run(metrics.update())
 
     def value(name: str, **labels: str) -> float | None:
@@ -78,7 +78,7 @@ def test_decisions_and_the_machine_are_reported_to_prometheus(tmp_path: Path) ->
     assert value("matrixresource_node_agents", agent="Connected") == 48
     assert value("matrixresource_defragmentations", state="Running") == 0
     machine.allocator.release("a")
-    machine.obey()
+    machine.report_all()
     asyncio.run(metrics.update())
     assert (value("matrixresource_nodes_free"), value("matrixresource_nodes", state="Reserved")) == (48, None), (
         "what is no more is not shown"

@@ -18,7 +18,7 @@ def nodes():
     return {name: EmulatedNode(NodeName(name)) for name in (NODE, OTHER)}
 
 
-def suffer(nodes, *faults):
+def apply_faults(nodes, *faults):
     for node in nodes.values():
         node.apply_faults(list(faults))
 
@@ -32,8 +32,8 @@ def suffer(nodes, *faults):
         ("link-slow", {"share": 0.25}, 1.0, 0.25),
     ],
 )
-def test_what_a_port_says_and_what_it_carries(nodes, kind, parameters, says, carries):
-    suffer(nodes, fault(kind, port="ub-p3-k11", **parameters))
+def test_reported_and_actual_port_share(nodes, kind, parameters, says, carries):
+    apply_faults(nodes, fault(kind, port="ub-p3-k11", **parameters))
     node = nodes[NODE]
     assert (node.ports.get("ub-p3-k11", 1.0), node.port_share("ub-p3-k11"), node.ports_healthy) == (
         says,
@@ -42,7 +42,7 @@ def test_what_a_port_says_and_what_it_carries(nodes, kind, parameters, says, car
     )
     assert bool(node.codes) is (says < 1), "what a port does not say raises no code"
     assert nodes[OTHER].ports_healthy
-    suffer(nodes)
+    apply_faults(nodes)
     assert node.ports_healthy
     assert node.port_share("ub-p3-k11") == 1.0
 
@@ -62,26 +62,26 @@ def test_what_a_port_says_and_what_it_carries(nodes, kind, parameters, says, car
     ],
 )
 def test_a_switch_takes_its_ports_with_it(nodes, switch, here, there):
-    suffer(nodes, fault("switch-down", switch))
+    apply_faults(nodes, fault("switch-down", switch))
     assert (set(nodes[NODE].ports), set(nodes[OTHER].ports)) == (here, there)
     assert all(nodes[NODE].peers[port] is None for port in here)
-    suffer(nodes, fault("switch-silent", switch))
+    apply_faults(nodes, fault("switch-silent", switch))
     assert (nodes[NODE].ports, set(nodes[NODE].unreported_losses)) == ({}, here)
-    suffer(nodes)
+    apply_faults(nodes)
     assert nodes[NODE].ports_healthy
     assert nodes[OTHER].ports_healthy
 
 
 def test_a_moved_cable_goes_with_the_switch_it_leads_to(nodes):
     moved = fault("cable-moved", port="ub-p3-k11", peer="sn0-l2p3-k12", name="moved")
-    suffer(nodes, moved, fault("switch-down", "sn0-l2p3-k11"))
+    apply_faults(nodes, moved, fault("switch-down", "sn0-l2p3-k11"))
     assert "ub-p3-k11" not in nodes[NODE].ports
-    suffer(nodes, moved, fault("switch-down", "sn0-l2p3-k12"))
+    apply_faults(nodes, moved, fault("switch-down", "sn0-l2p3-k12"))
     assert set(nodes[NODE].ports) == {"ub-p3-k11", "ub-p3-k12"}
 
 
 def test_the_worst_of_several_faults_counts(nodes):
-    suffer(
+    apply_faults(
         nodes,
         fault("link-slow", port="vpc", share=0.5, name="a"),
         fault("link-slow", port="vpc", share=0.2, name="b"),
@@ -91,20 +91,20 @@ def test_the_worst_of_several_faults_counts(nodes):
 
 
 def test_without_power_nothing_is_carried(nodes):
-    suffer(nodes, fault("node-down"))
+    apply_faults(nodes, fault("node-down"))
     assert nodes[NODE].port_share("vpc") == 0.0
     assert not nodes[NODE].ports_healthy
 
 
-def test_tables_are_struck_once(nodes):
+def test_tables_are_corrupted_once(nodes):
     tables = nodes[NODE].tables
     before = {"stripes": [{"sub_plane": 0, "weight": 1.0}], "isolation_key": 2}
     tables |= {"a": before, "b": before}
-    suffer(nodes, fault("tables-corrupted", slice="a"))
+    apply_faults(nodes, fault("tables-corrupted", slice="a"))
     assert tables["a"] != before
     assert tables["b"] is before
     tables["a"] = before
-    suffer(nodes, fault("tables-corrupted", slice="a"))
+    apply_faults(nodes, fault("tables-corrupted", slice="a"))
     assert tables["a"] is before
-    suffer(nodes, fault("tables-lost", name="g"))
+    apply_faults(nodes, fault("tables-lost", name="g"))
     assert tables == {}

@@ -16,7 +16,7 @@ from matrixresource.nodes.fault_rules import (
     lost_uplinks,
     unusable_dies,
 )
-from tests.matrixresource.reporting import NODE, Reporting
+from tests.matrixresource.reporting import NODE, ReportingService
 
 OFTEN = FrequencyRule(times=3, window_s=100, level="ManuallySeparate", release_s=170)
 LONG = DurationRule(lasts_s=20, recovers_s=60, level="PreSeparate")
@@ -60,7 +60,7 @@ ON_THE_EDGE = [(1, True), (20, False), (20, True), (20, False), (40, True)]  # t
 @settings(deadline=None)
 @example(looks=ON_THE_EDGE, forever=True)
 @given(looks=LOOKS, forever=st.booleans())
-def test_a_record_folded_look_by_look_says_what_the_rules_say_of_the_whole_history(looks, forever):
+def test_incremental_record_equals_rules_over_the_whole_history(looks, forever):
     often = OFTEN if not forever else FrequencyRule(OFTEN.times, OFTEN.window_s, OFTEN.level)
     record, seen, at = FaultRecord(), [], 1000.0
     for after_s, present in looks:
@@ -104,7 +104,7 @@ def test_the_rules_are_the_published_ones():
         ("npu55", 0),
     ],
 )
-def test_where_a_fault_lies(component, dies):
+def test_dies_of_a_component(component, dies):
     assert dies_of(component) == dies
 
 
@@ -115,7 +115,7 @@ def test_an_l1_chip_is_lost_with_its_last_uplink():
 
 
 def test_a_fault_of_one_die_leaves_the_others_to_work_on(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     service.report(("220001001", "npu5-die1"), ("010001001", "npu2"))
     node, npu = service.node, service.npu(5)
     assert unusable_dies(node) == 1 << 11
@@ -134,33 +134,33 @@ def test_a_fault_of_one_die_leaves_the_others_to_work_on(tmp_path):
 
 
 def test_a_frequent_fault_separates_its_npu_across_a_restart_until_it_is_released(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     service.report((ECC, "npu3"))
     assert service.npu(3).level == "Restart"
     service.report((ECC, "npu3"), after_s=10)
     service.report(after_s=10)
     assert service.npu(3).level is None, "seen once, in two reports, and gone"
-    service.begin()
+    service.start()
     service.report((ECC, "npu3"), (ECC, "npu4"), after_s=3600)
     assert [service.npu(n).level for n in (3, 4)] == ["ManuallySeparate", "Restart"]
     service.report(after_s=10)
-    service.begin()
+    service.start()
     service.report(after_s=7 * 86400)
     (fault,) = service.npu(3).faults
     assert (fault.level, fault.active, fault.raised_by) == ("ManuallySeparate", False, "Frequency")
     assert unusable_dies(service.node) == 0b11 << 6
     service.reports.release(NpuName(f"{NODE}-npu3"))
     assert (service.npu(3).level, unusable_dies(service.node), service.node.health) == (None, 0, "Healthy")
-    service.begin()
+    service.start()
     service.report((ECC, "npu3"), after_s=10)
     assert service.npu(3).level == "Restart", "released, it is counted anew"
 
 
 def test_a_lasting_fault_keeps_new_work_off_its_die_until_it_has_been_well_for_a_minute(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     reported = []
     for at_s, down in [(0, True), (20, True), (30, True), (40, False), (90, False), (100, False)]:
-        service.begin()
+        service.start()
         service.clock.at = 1_800_000_000.0 + at_s
         service.report(*([(ROCE, "rdma-npu2-die0")] if down else []))
         reported.append((at_s, service.npu(2).level, unusable_dies(service.node)))
@@ -176,7 +176,7 @@ def test_a_lasting_fault_keeps_new_work_off_its_die_until_it_has_been_well_for_a
 
 
 def test_fifteen_uplinks_of_a_plane_may_fail_the_sixteenth_takes_the_node_out(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     ports = [("0x08520003/L2", f"ub-p3-k{k:02d}") for k in range(16)]
     service.report(*ports[:15])
     assert (service.node.health, service.node.fault()) == ("Healthy", None)
@@ -186,8 +186,8 @@ def test_fifteen_uplinks_of_a_plane_may_fail_the_sixteenth_takes_the_node_out(tm
     assert (service.node.health, service.node.fault()) == ("Healthy", None)
 
 
-async def test_a_node_that_nobody_hears_of_claims_neither_power_nor_health(tmp_path):
-    service = Reporting(tmp_path)
+async def test_lost_node_has_unknown_power_and_health(tmp_path):
+    service = ReportingService(tmp_path)
     service.report()
     assert (service.node.view().power, service.node.view().health) == ("On", "Healthy")
     service.clock.at += 1000

@@ -20,7 +20,7 @@ def machine(tmp_path) -> Machine:
     return Machine(tmp_path)
 
 
-def ask(machine: Machine, verb: str, node: NodeName = NODE, force: bool = False) -> NodeView:
+def execute_verb(machine: Machine, verb: str, node: NodeName = NODE, force: bool = False) -> NodeView:
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
     return lifecycle.execute_verb(node, verb, NodeVerbRequest(force=force), by="admin")
 
@@ -91,48 +91,48 @@ def test_every_passing_state_has_a_deadline_and_says_what_helps():
         (["quarantine", "retire", "enrol"], "Available"),
     ],
 )
-def test_verbs_lead_where_they_say(machine, verbs, state):
+def test_verbs_reach_their_state(machine, verbs, state):
     for verb in verbs:
-        ask(machine, verb)
-        assert ask(machine, verb).state == node(machine).state, "asked twice it finds what it did"
-        machine.obey()
+        execute_verb(machine, verb)
+        assert execute_verb(machine, verb).state == node(machine).state, "asked twice it finds what it did"
+        machine.report_all()
     shown = node(machine)
     assert (shown.state, shown.schedulable) == (state, state == "Available")
 
 
-def test_nodes_that_are_kept_out_are_never_allocated(machine):
+def test_out_of_service_nodes_are_never_allocated(machine):
     for name, verb in (("sn0-c00-n0", "service"), ("sn0-c00-n1", "quarantine"), ("sn0-c00-n2", "retire")):
-        ask(machine, verb, NodeName(name))
-    machine.have("all", nodes=45)
+        execute_verb(machine, verb, NodeName(name))
+    machine.provision("all", nodes=45)
     assert not {"sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2"} & {each.node for each in machine.allocation("all").members}
     with pytest.raises(Conflict):
-        machine.ask("more", nodes=1)
+        machine.reserve("more", nodes=1)
 
 
-def test_a_node_that_somebody_has_is_taken_out_by_force_alone_and_is_then_a_loss(machine):
-    member = NodeName(machine.have("a", nodes=2).members[0].node)
+def test_held_node_leaves_service_only_by_force(machine):
+    member = NodeName(machine.provision("a", nodes=2).members[0].node)
     for verb in ("quarantine", "retire"):
         with pytest.raises(Conflict, match=r"held by a.*force"):
-            ask(machine, verb, member)
-    assert ask(machine, "service", member).state == "Draining"
+            execute_verb(machine, verb, member)
+    assert execute_verb(machine, "service", member).state == "Draining"
     assert machine.allocation("a").state == "Bound"
-    assert ask(machine, "quarantine", member, force=True).state == "Quarantined"
+    assert execute_verb(machine, "quarantine", member, force=True).state == "Quarantined"
     allocation = machine.allocation("a")
     assert allocation.state == "Degraded"
     assert next(each for each in allocation.members if each.node == member).gone
     with pytest.raises(Conflict, match="replace it first"):
-        ask(machine, "recover", member)
+        execute_verb(machine, "recover", member)
     machine.allocator.replace("a", member, "NodeQuarantined")
-    machine.obey()
+    machine.report_all()
     assert machine.allocation("a").state == "Bound"
-    assert ask(machine, "recover", member).state == "Verifying"
-    machine.obey()
+    assert execute_verb(machine, "recover", member).state == "Verifying"
+    machine.report_all()
     assert node(machine, member).state == "Available"
 
 
 def test_a_node_past_its_deadline_is_stuck_with_what_helps(machine):
-    ask(machine, "verify")
-    machine.obey(status="Verifying")
+    execute_verb(machine, "verify")
+    machine.report_all(status="Verifying")
 
     def stuck() -> list[str]:
         with machine.store.reading() as session:
@@ -141,7 +141,7 @@ def test_a_node_past_its_deadline_is_stuck_with_what_helps(machine):
             ]
 
     machine.clock.at += 599
-    machine.obey(status="Verifying")
+    machine.report_all(status="Verifying")
     assert stuck() == []
     machine.clock.at += 2
     (message,) = stuck()
@@ -149,5 +149,5 @@ def test_a_node_past_its_deadline_is_stuck_with_what_helps(machine):
     assert ":quarantine" in message
     machine.restart()
     assert stuck() == [message]
-    ask(machine, "quarantine")
+    execute_verb(machine, "quarantine")
     assert stuck() == []

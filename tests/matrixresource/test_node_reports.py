@@ -15,7 +15,7 @@ from matrixresource.store.agent_leases import LeaseRow
 from matrixresource.store.allocation_tables import AssignmentRow
 from matrixresource.topology.loading import load_spec
 from tests.clocks import LoopClock
-from tests.matrixresource.reporting import NODE, Reporting
+from tests.matrixresource.reporting import NODE, ReportingService
 from tests.stack import Stack
 
 SPEC = load_spec()
@@ -34,10 +34,10 @@ SPEC = load_spec()
 )
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_stale_report_is_refused_and_changes_nothing(tmp_path, sentence, epoch, sequence, reason, restarted):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     service.report(epoch=3, sequence=10, stage="seen")
     if restarted:
-        service.begin()
+        service.start()
     answer = service.report(("220001001", "npu1"), epoch=epoch, sequence=sequence, stage="told")
     assert (answer.accepted, answer.reason) == (reason is None, reason), sentence
     assert service.node.stage == ("told" if reason is None else "seen")
@@ -45,7 +45,7 @@ def test_a_stale_report_is_refused_and_changes_nothing(tmp_path, sentence, epoch
 
 
 def test_reports_without_news_are_written_down_once_in_half_a_lease(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
 
     def written() -> int:
         with service.store.reading() as session:
@@ -58,8 +58,8 @@ def test_reports_without_news_are_written_down_once_in_half_a_lease(tmp_path):
     assert seen == [1, 1, 1, 4, 4, 6, 6]
 
 
-def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(tmp_path):
-    service = Reporting(tmp_path)
+def test_outdated_agent_receives_the_newest_spec(tmp_path):
+    service = ReportingService(tmp_path)
     spec(service, [part("a", 0)])
     answer = service.report(generation=1)
     assert (answer.desired.generation, answer.desired.parts[0].allocation) == (2, "a")
@@ -79,14 +79,14 @@ def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(
         ("vpc", "ports: expected 241, found 240 (missing vpc)"),
     ],
 )
-def test_a_node_that_lacks_a_part_is_kept_out_until_it_has_it(tmp_path, missing, sentence):
-    service = Reporting(tmp_path)
+def test_node_with_a_missing_part_is_unschedulable(tmp_path, missing, sentence):
+    service = ReportingService(tmp_path)
     assert service.report().inventory_wanted, "nothing is known of it yet"
     assert not service.report(inventory=build_inventory(SPEC)).inventory_wanted
     assert (service.node.fault(), service.node.view().schedulable) == (None, True)
     assert sentence in "; ".join(mismatches(SPEC, build_inventory(SPEC, [missing])))
     service.report(inventory=build_inventory(SPEC, [missing]))
-    service.begin()
+    service.start()
     assert not service.report().inventory_wanted
     view = service.node.view()
     assert (view.schedulable, view.unschedulable_reason) == (False, "InventoryMismatch")
@@ -97,7 +97,7 @@ def test_a_node_that_lacks_a_part_is_kept_out_until_it_has_it(tmp_path, missing,
     assert (service.node.fault(), service.node.conditions[0]["status"]) == (None, "True")
 
 
-def test_whatever_is_missing_is_noticed_and_nothing_else_is():
+def test_missing_parts_are_detected_exactly():
     assert mismatches(SPEC, build_inventory(SPEC)) == []
     assert mismatches(SPEC, build_inventory(SPEC, serial="x", firmware="y")) == []
     for name in part_names(SPEC):
@@ -115,7 +115,7 @@ def part(allocation: str, *dies: int) -> DesiredPartition:
     return DesiredPartition(allocation=allocation, dies=list(dies))
 
 
-def spec(service: Reporting, parts: list[DesiredPartition]) -> None:
+def spec(service: ReportingService, parts: list[DesiredPartition]) -> None:
     """What the allocator does when a part is given or taken: one generation on."""
     with service.store.transaction() as session:
         row = session.get(AssignmentRow, NODE)
@@ -123,10 +123,10 @@ def spec(service: Reporting, parts: list[DesiredPartition]) -> None:
         service.store.node(session, NODE).assignment_generation = row.generation
 
 
-class Pair:
+class AgentAndService:
     """An agent and the service, a report a second between them."""
 
-    def __init__(self, service: Reporting) -> None:
+    def __init__(self, service: ReportingService) -> None:
         self.service = service
         self.hardware = EmulatedNode(NODE)
         self.agent = self._new_agent()
@@ -157,17 +157,17 @@ class Pair:
 
 @pytest.mark.looptime
 async def test_parts_are_seen_through_restarts_of_either_side(tmp_path):
-    service = Reporting(tmp_path)
-    pair = Pair(service)
+    service = ReportingService(tmp_path)
+    pair = AgentAndService(service)
     spec(service, [part("a", 0, 1), part("b", 2)])
     await pair.until(a="Preparing", b="Preparing")
     pair.restart_agent()
     await pair.until(a="Active", b="Active")
-    service.begin()
+    service.start()
     spec(service, [part("b", 2, 3)])
     await pair.until(a="Releasing", b="Preparing")
     pair.restart_agent()
-    service.begin()
+    service.start()
     await pair.until(b="Active")
     spec(service, [])
     await pair.until()
@@ -176,8 +176,8 @@ async def test_parts_are_seen_through_restarts_of_either_side(tmp_path):
 
 @pytest.mark.looptime
 async def test_an_inventory_is_reported_once_a_life_when_it_changes_and_when_asked_for(tmp_path):
-    service = Reporting(tmp_path)
-    pair = Pair(service)
+    service = ReportingService(tmp_path)
+    pair = AgentAndService(service)
     assert [pair.exchange().inventory is not None for _ in range(3)] == [True, False, False]
     pair.hardware.apply_faults([InjectedFault(name="f", kind="missing-part", target=NODE, parameters={"part": "npu5"})])
     assert [pair.exchange().inventory is not None for _ in range(2)] == [True, False]
@@ -195,9 +195,9 @@ async def test_an_inventory_is_reported_once_a_life_when_it_changes_and_when_ask
 
 
 @pytest.mark.looptime
-async def test_what_was_reported_and_never_answered_is_not_believed_for_ever(tmp_path):
-    service = Reporting(tmp_path)
-    pair = Pair(service)
+async def test_unanswered_report_is_repeated(tmp_path):
+    service = ReportingService(tmp_path)
+    pair = AgentAndService(service)
     pair.exchange()
     pair.hardware.apply_faults(
         [
@@ -219,8 +219,8 @@ async def test_what_was_reported_and_never_answered_is_not_believed_for_ever(tmp
 
 @pytest.mark.looptime
 async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
-    service = Reporting(tmp_path)
-    pair = Pair(service)
+    service = ReportingService(tmp_path)
+    pair = AgentAndService(service)
     ports = {"a": "ub-p3-k11", "b": "rdma-npu2-die1", "c": "vpc"}
     pair.hardware.apply_faults(
         [InjectedFault(name=n, kind="link-down", target=NODE, parameters={"port": p}) for n, p in ports.items()]
@@ -239,7 +239,7 @@ async def test_broken_ports_make_their_chips_raise_codes(tmp_path):
     "changes",
     [{"epoch": 2**63}, {"sequence": -1}, {"leaseS": "soon"}, {"status": "Odd"}, {"x": 1}, {"stage": "s" * 41}],
 )
-async def test_one_bad_report_fails_nobody_elses(tmp_path, changes):
+async def test_invalid_report_does_not_affect_others(tmp_path, changes):
     async with Stack(tmp_path) as stack:
         reports = [
             {"node": node, "epoch": 2**40, "sequence": 1, "leaseS": 60, "status": "Clean", "generation": 0}

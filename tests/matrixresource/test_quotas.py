@@ -24,21 +24,21 @@ def machine(tmp_path):
     made.check()
 
 
-def promise(machine, name, **desired):
+def put_reservation(machine, name, **desired):
     asked = {"project": "team", "startsAt": timestamp(machine.clock.at + 100), "durationS": 1000} | desired
     machine.allocator.reservations.put(name, ReservationRequest.model_validate(asked))
 
 
-def its_time_comes(machine):
+def reach_start(machine):
     machine.clock.at += 101
     machine.allocator.reservations.reconcile()
 
 
-def ask(machine, name, **desired):
-    machine.ask(name, **{"project": "team"} | desired)
+def reserve(machine, name, **desired):
+    machine.reserve(name, **{"project": "team"} | desired)
 
 
-def test_a_list_goes_through_all_allocations_once_however_many_quotas_there_are(machine):
+def test_listing_quotas_reads_allocations_once(machine):
     def asked() -> int:
         statements = list[str]()
 
@@ -51,26 +51,26 @@ def test_a_list_goes_through_all_allocations_once_however_many_quotas_there_are(
         assert {quota.name: quota.used_npus for quota in listed} == {quota.name: 8 for quota in listed}
         return len(statements)
 
-    machine.ask("job-0", nodes=1, project="team")
+    machine.reserve("job-0", nodes=1, project="team")
     one = asked()
     for number in range(5):
         machine.quotas.put(f"team-{number}", QuotaRequest(npus=LIMIT))
-        promise(machine, f"later-{number}", nodes=1, project=f"team-{number}")
+        put_reservation(machine, f"later-{number}", nodes=1, project=f"team-{number}")
     assert asked() == one
 
 
 TAKEN = [
-    ("three nodes beside two promised", ask, {"nodes": 3}, False),
-    ("two beside them", ask, {"nodes": 2}, True),
-    ("two more promised", promise, {"nodes": 2}, True),
-    ("two and a spare more promised", promise, {"nodes": 2, "spares": 1}, False),
-    ("another project's", ask, {"nodes": 9, "project": "other"}, True),
+    ("three nodes beside two promised", reserve, {"nodes": 3}, False),
+    ("two beside them", reserve, {"nodes": 2}, True),
+    ("two more promised", put_reservation, {"nodes": 2}, True),
+    ("two and a spare more promised", put_reservation, {"nodes": 2, "spares": 1}, False),
+    ("another project's", reserve, {"nodes": 9, "project": "other"}, True),
 ]
 
 
 @pytest.mark.parametrize(("sentence", "verb", "spec", "fits"), TAKEN, ids=[each[0] for each in TAKEN])
 def test_two_nodes_are_promised_of_four(machine, sentence, verb, spec, fits):
-    promise(machine, "tomorrow", nodes=2)
+    put_reservation(machine, "tomorrow", nodes=2)
     assert machine.quotas.get("team").used_npus == 16
     if not fits:
         with pytest.raises(
@@ -79,74 +79,74 @@ def test_two_nodes_are_promised_of_four(machine, sentence, verb, spec, fits):
             verb(machine, "next", **spec)
         return
     verb(machine, "next", **spec)
-    its_time_comes(machine)
-    assert machine.promise("tomorrow").state == "Active"
+    reach_start(machine)
+    assert machine.reservation("tomorrow").state == "Active"
     assert machine.quotas.get("team").used_npus <= LIMIT
 
 
-def test_what_is_taken_from_its_own_reservation_is_counted_once(machine):
-    promise(machine, "tomorrow", nodes=4)
-    its_time_comes(machine)
+def test_own_reservation_is_counted_once(machine):
+    put_reservation(machine, "tomorrow", nodes=4)
+    reach_start(machine)
     with pytest.raises(QuotaExceeded):
-        ask(machine, "more", npus=1)
-    ask(machine, "job", nodes=3, reservation="tomorrow")
+        reserve(machine, "more", npus=1)
+    reserve(machine, "job", nodes=3, reservation="tomorrow")
     assert machine.quotas.get("team").used_npus == LIMIT
     machine.allocator.release("tomorrow")
-    ask(machine, "more", nodes=1)
+    reserve(machine, "more", nodes=1)
 
 
-def test_what_goes_beyond_its_own_reservation_is_counted(machine):
+def test_usage_beyond_own_reservation_is_counted(machine):
     """A reservation of one node does not open the door to forty."""
-    promise(machine, "tomorrow", nodes=1)
-    its_time_comes(machine)
+    put_reservation(machine, "tomorrow", nodes=1)
+    reach_start(machine)
     with pytest.raises(QuotaExceeded):
-        ask(machine, "job", nodes=40, reservation="tomorrow")
-    ask(machine, "job", nodes=1, reservation="tomorrow")
+        reserve(machine, "job", nodes=40, reservation="tomorrow")
+    reserve(machine, "job", nodes=1, reservation="tomorrow")
     assert machine.quotas.get("team").used_npus == 8
 
 
-def test_a_promise_given_up_counts_no_more(machine):
-    promise(machine, "tomorrow", nodes=4)
+def test_deleted_reservation_frees_quota(machine):
+    put_reservation(machine, "tomorrow", nodes=4)
     machine.allocator.reservations.delete("tomorrow")
-    ask(machine, "now", nodes=4)
+    reserve(machine, "now", nodes=4)
 
 
-def test_who_is_above_a_lowered_limit_keeps_what_it_has_and_may_take_less(machine):
-    ask(machine, "one", nodes=4)
+def test_lowered_limit_keeps_existing_usage(machine):
+    reserve(machine, "one", nodes=4)
     machine.quotas.put("team", QuotaRequest(npus=8))
     with pytest.raises(QuotaExceeded):
-        ask(machine, "one", nodes=5)
-    ask(machine, "one", nodes=3)
+        reserve(machine, "one", nodes=5)
+    reserve(machine, "one", nodes=3)
     with pytest.raises(QuotaExceeded):
-        ask(machine, "one", nodes=4)
+        reserve(machine, "one", nodes=4)
 
 
-def test_what_was_promised_before_the_limit_was_lowered_is_held_and_may_be_taken(machine):
-    promise(machine, "tomorrow", nodes=3)
-    ask(machine, "today", nodes=1)
+def test_lowered_limit_keeps_reservations(machine):
+    put_reservation(machine, "tomorrow", nodes=3)
+    reserve(machine, "today", nodes=1)
     machine.quotas.put("team", QuotaRequest(npus=8))
-    its_time_comes(machine)
-    assert machine.promise("tomorrow").state == "Active"
+    reach_start(machine)
+    assert machine.reservation("tomorrow").state == "Active"
     assert machine.quotas.get("team").used_npus == LIMIT
     with pytest.raises(QuotaExceeded):
-        promise(machine, "later", nodes=1)
+        put_reservation(machine, "later", nodes=1)
     with pytest.raises(QuotaExceeded):
-        ask(machine, "more", npus=1)
+        reserve(machine, "more", npus=1)
     with pytest.raises(QuotaExceeded):
-        ask(machine, "job", nodes=4, reservation="tomorrow")
-    ask(machine, "job", nodes=3, reservation="tomorrow")
+        reserve(machine, "job", nodes=4, reservation="tomorrow")
+    reserve(machine, "job", nodes=3, reservation="tomorrow")
     assert machine.quotas.get("team").used_npus == LIMIT
 
 
 def test_a_move_to_more_nodes_counts_from_its_beginning(machine):
-    machine.have("one", project="team", nodes=2)
+    machine.provision("one", project="team", nodes=2)
     elsewhere = {"project": "team", "placement": {"policy": "spread"}}
     with pytest.raises(QuotaExceeded):
         machine.allocator.move("one", AllocationRequest.model_validate({"nodes": 5, **elsewhere}))
     request = AllocationRequest.model_validate({"nodes": 4, **elsewhere})
     machine.allocator.move("one", request)
     with pytest.raises(QuotaExceeded):
-        ask(machine, "more", npus=1)
+        reserve(machine, "more", npus=1)
     machine.allocator.bind("one")
-    machine.obey()
+    machine.report_all()
     assert machine.allocator.cut_over("one", request).nodes == 4

@@ -30,27 +30,27 @@ class SlowSearch:
     def __init__(self, search: Callable[..., Any]) -> None:
         self.search = search
         self.runs = 0
-        self.begun, self.let_go = threading.Event(), threading.Event()
+        self.started, self.proceed = threading.Event(), threading.Event()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         self.runs += 1
-        self.begun.set()
-        assert self.let_go.wait(PATIENCE_S), "nobody else was answered while it searched"
+        self.started.set()
+        assert self.proceed.wait(PATIENCE_S), "nobody else was answered while it searched"
         return self.search(*args, **kwargs)
 
     async def under_way(self) -> None:
-        assert await asyncio.to_thread(self.begun.wait, PATIENCE_S)
+        assert await asyncio.to_thread(self.started.wait, PATIENCE_S)
 
 
 @pytest.fixture
 async def resource(tmp_path) -> AsyncIterator[httpx.AsyncClient]:
     """MatrixResource over a machine that two allocations fill."""
     machine = Machine(tmp_path)
-    machine.ask("old", nodes=24)
+    machine.reserve("old", nodes=24)
     machine.clock.at += 1000
-    machine.ask("young", nodes=24)
+    machine.reserve("young", nodes=24)
     machine.database.close()
-    machine.begin([])
+    machine.start([])
     settings = ResourceSettings(state=tmp_path, supernodes=1)
     app = build(settings, machine.clock, machine.database)
     async with httpx.AsyncClient(transport=StreamingASGITransport(app), base_url="http://resource") as http:
@@ -69,9 +69,7 @@ async def resource(tmp_path) -> AsyncIterator[httpx.AsyncClient]:
         (explain, "explain_placement", "POST", "/v1/plans", {"nodes": 24}, 200),
     ],
 )
-async def test_others_are_answered_and_write_while_it_searches(
-    resource, monkeypatch, module, search, method, path, body, status
-):
+async def test_requests_are_served_during_a_search(resource, monkeypatch, module, search, method, path, body, status):
     slow = SlowSearch(getattr(module, search))
     monkeypatch.setattr(module, search, slow)
     asked = asyncio.create_task(resource.request(method, path, json=body))
@@ -79,20 +77,20 @@ async def test_others_are_answered_and_write_while_it_searches(
     assert (await resource.get("/v1/nodes", params={"pageSize": 1})).status_code == 200
     assert (await resource.post("/v1/nodes/sn0-c00-n0:uncordon")).status_code == 200
     assert not asked.done()
-    slow.let_go.set()
+    slow.proceed.set()
     answer = await asked
     assert answer.status_code == status, answer.text
     assert slow.runs == 1, "what was found held, so it was not looked for again"
 
 
-async def test_what_no_longer_holds_is_searched_for_again(resource, monkeypatch):
+async def test_outdated_search_is_repeated(resource, monkeypatch):
     slow = SlowSearch(preemption.victims)
     monkeypatch.setattr(preemption, "victims", slow)
     asked = asyncio.create_task(resource.put("/v1/allocations/high", json=URGENT))
     await slow.under_way()
     assert (await resource.delete("/v1/allocations/young")).status_code == 204
     assert (await resource.put("/v1/allocations/higher", json={"nodes": 24, "priority": 9})).status_code == 200
-    slow.let_go.set()
+    slow.proceed.set()
     answer = await asked
     assert (answer.status_code, slow.runs) == (200, 2)
     assert answer.json()["preempts"] == ["old"]
@@ -100,19 +98,19 @@ async def test_what_no_longer_holds_is_searched_for_again(resource, monkeypatch)
     assert holders == {"high", "higher"}
 
 
-async def test_nobody_is_put_out_for_room_that_has_come_free_meanwhile(resource, monkeypatch):
+async def test_freed_capacity_avoids_preemption(resource, monkeypatch):
     slow = SlowSearch(preemption.victims)
     monkeypatch.setattr(preemption, "victims", slow)
     asked = asyncio.create_task(resource.put("/v1/allocations/high", json=URGENT))
     await slow.under_way()
     assert (await resource.delete("/v1/allocations/old")).status_code == 204
-    slow.let_go.set()
+    slow.proceed.set()
     answer = await asked
     assert (answer.status_code, answer.json()["preempts"]) == (200, [])
     assert (await resource.get("/v1/allocations/young")).status_code == 200
 
 
-async def test_what_never_holds_any_more_is_searched_for_in_place_in_the_end():
+async def test_search_runs_in_place_after_repeated_conflicts():
     ledger, here = [0], threading.get_ident()
     searched: list[bool] = []
 

@@ -21,19 +21,19 @@ def replicas(tmp_path):
         machine.check()
 
 
-def test_who_was_refused_still_sees_what_the_other_gave_since(replicas):
+def test_refused_replica_sees_later_changes(replicas):
     one, other = replicas
-    one.have("leaving", nodes=1)
+    one.provision("leaving", nodes=1)
     with pytest.raises(InsufficientCapacity):
-        one.ask("refused", nodes=48)
-    theirs = other.ask("theirs", nodes=6)
+        one.reserve("refused", nodes=48)
+    theirs = other.reserve("theirs", nodes=6)
     one.allocator.release("leaving")  # decides nothing on the ledger, and changes what is in them
-    ours = one.ask("ours", nodes=6)
+    ours = one.reserve("ours", nodes=6)
     assert not {member.node for member in theirs.members} & {member.node for member in ours.members}
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
+def test_alternating_replicas_never_double_allocate(replicas, seed):
     chance, refused = Random(seed), 0
     for step in range(60):
         machine = chance.choice(replicas)
@@ -43,7 +43,7 @@ def test_verbs_by_turns_never_give_anything_twice(replicas, seed):
                 machine.allocator.release(chance.choice(current))
         else:
             try:
-                machine.ask(f"a{step}", **chance.choice(SPECS))
+                machine.reserve(f"a{step}", **chance.choice(SPECS))
             except InsufficientCapacity:
                 refused += 1
         if step % 20 == 19:  # no oftener: to look into the ledger is to open them

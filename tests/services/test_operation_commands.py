@@ -14,17 +14,17 @@ from services.resource.main import ResourceSettings
 from services.resource.main import build as build_resource
 from tests.clocks import StandingClock
 from tests.matrixlink.fleet import Stack
-from tests.matrixresource.test_defragmentations import Scattered
+from tests.matrixresource.test_defragmentations import ScatteredMachine
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
 @pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scattered:
+def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScatteredMachine:
     """A MatrixLink and a MatrixResource, with an operation each that nobody carries on."""
     for folder in ("link", "resource"):
         (tmp_path / folder).mkdir()
     links = Stack(tmp_path / "link")
-    machine = Scattered(tmp_path / "resource")
+    machine = ScatteredMachine(tmp_path / "resource")
     link = build_link(LinkSettings(state=tmp_path), links.standing, links.database)
     resource = build_resource(ResourceSettings(state=tmp_path), StandingClock(machine.clock), machine.database)
     clients = {"link": TestClient(link), "resource": TestClient(resource)}
@@ -34,7 +34,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scattered:
     return machine
 
 
-def test_operations_of_all_services_are_one_table(here: Scattered, capsys: pytest.CaptureFixture[str]) -> None:
+def test_operations_of_all_services_are_one_table(here: ScatteredMachine, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run_line_normalised(capsys, "get operations")
     assert code == 0
     assert "link d1 drain-elements Running reroute_slices" in out
@@ -51,7 +51,7 @@ def test_operations_of_all_services_are_one_table(here: Scattered, capsys: pytes
 
 
 def test_operations_are_drained_everywhere_or_of_one_service(
-    here: Scattered, capsys: pytest.CaptureFixture[str]
+    here: ScatteredMachine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, out, _ = run_line_normalised(capsys, "operation drain upgrade --grace 60 --reason release-8")
     assert (code, out) == (0, "link: upgrade is Draining resource: upgrade is Draining")
@@ -62,7 +62,7 @@ def test_operations_are_drained_everywhere_or_of_one_service(
     assert ("link" in out, "upgrade resource Draining" in out) == (False, True)
 
 
-def test_a_drain_is_deleted_wherever_it_is(here: Scattered, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_drain_is_deleted_wherever_it_is(here: ScatteredMachine, capsys: pytest.CaptureFixture[str]) -> None:
     run_line_normalised(capsys, "operation drain upgrade")
     run_line_normalised(capsys, "operation drain other --service resource")
     assert run_line_normalised(capsys, "delete workflow-drains upgrade other")[:2] == (

@@ -34,7 +34,7 @@ from matrixcommon.model.quantities import from_timestamp, timestamp
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.contract.reservations import ReservationRequest
-from tests.matrixresource.accounting import Accounts, above_quota, contents
+from tests.matrixresource.accounting import Accounting, projects_above_quota, table_contents
 from tests.matrixresource.machine import Machine
 
 OPEN = ("sn0-c00", "sn0-c01", "sn0-c02", "sn1-c00", "sn1-c01")
@@ -137,7 +137,7 @@ class Lives(RuleBasedStateMachine):
             name = self.name()
             if self.ask(name, **size | rules) is not None and bound:
                 self.machine.allocator.bind(name)
-        self.machine.obey()
+        self.machine.report_all()
 
     def one(self, which: int) -> str:
         """One of the allocations there are; a name of nobody where there is none."""
@@ -146,7 +146,7 @@ class Lives(RuleBasedStateMachine):
 
     def a_promise(self, which: int, *states: str) -> str:
         """One of the reservations, in one of these states if there is any."""
-        views = self.machine.promises()
+        views = self.machine.reservations()
         names = [view.name for view in views if view.state in states] or [view.name for view in views] or ["nobody"]
         return names[which % len(names)]
 
@@ -176,14 +176,14 @@ class Lives(RuleBasedStateMachine):
 
     def declared(self) -> dict[str, Any]:
         with self.machine.store.reading() as session:
-            return contents(session)
+            return table_contents(session)
 
     @invariant()
     def it_adds_up(self) -> None:
         self.machine.check()
         with self.machine.store.reading() as session:
-            used = Accounts(session).used()
-            assert not above_quota(session, used, self.used_before(used))
+            used = Accounting(session).used()
+            assert not projects_above_quota(session, used, self.used_before(used))
         self.used = used
 
     def used_before(self, used: dict[str, Counter[str]]) -> dict[str, Counter[str]]:
@@ -316,14 +316,14 @@ class Lives(RuleBasedStateMachine):
 
     @action(which=ANY)
     def the_start_of_a_reservation(self, which: int) -> None:
-        starts = [row.starts_at for row in self.machine.promises() if row.state == "Promised"]
+        starts = [row.starts_at for row in self.machine.reservations() if row.state == "Promised"]
         if starts:
             self.machine.clock.at = max(self.machine.clock.at, from_timestamp(starts[which % len(starts)]) + 1)
             self.what_is_due()
 
     def what_is_due(self) -> None:
         self.machine.allocator.expire()
-        self.machine.obey(*self.silent, faults=self.faults)
+        self.machine.report_all(*self.silent, faults=self.faults)
         self.machine.allocator.reservations.reconcile()
 
     @action()
@@ -334,18 +334,18 @@ class Lives(RuleBasedStateMachine):
 
     @action(status=st.sampled_from([None, None, None, "Cleaning", "Deploying"]))
     def agents_report(self, status: str | None) -> None:
-        self.machine.obey(*self.silent, faults=self.faults, status=status)
+        self.machine.report_all(*self.silent, faults=self.faults, status=status)
 
     @action(silent=st.sets(st.sampled_from(NODES), max_size=12))
     def some_agents_report(self, silent: set[str]) -> None:
-        self.machine.obey(*self.silent, *silent, faults=self.faults)
+        self.machine.report_all(*self.silent, *silent, faults=self.faults)
 
     @action(node=st.sampled_from(NODES), cabinet=st.booleans())
     def lose(self, node: str, cabinet: bool) -> None:
         """No more is heard of a node, or of its whole cabinet, and its lease ends."""
         gone = {each for each in NODES if each == node or (cabinet and each[:7] == node[:7])}
         others = {desired for desired in self.names() if desired not in gone}
-        self.machine.obey(*others, *self.silent, faults=self.faults, lease_s=0.1)
+        self.machine.report_all(*others, *self.silent, faults=self.faults, lease_s=0.1)
         self.silent |= gone
         self.machine.clock.at += 1
         asyncio.run(self.machine.reports.watch_leases())
@@ -359,12 +359,12 @@ class Lives(RuleBasedStateMachine):
         """Who was silent is heard again, in a new life of its agent or the same one."""
         self.silent.clear()
         self.machine.epoch += again
-        self.machine.obey(faults=self.faults)
+        self.machine.report_all(faults=self.faults)
 
     @action(node=st.sampled_from(NODES), fault=st.sampled_from(FAULTS))
     def break_down(self, node: str, fault: tuple[str, str]) -> None:
         self.faults.setdefault(node, []).append(fault)
-        self.machine.obey(*self.silent, faults=self.faults)
+        self.machine.report_all(*self.silent, faults=self.faults)
 
     @action()
     def repair(self) -> None:
@@ -397,7 +397,7 @@ class Lives(RuleBasedStateMachine):
         before = self.declared()
         followers.append(fail)
         try:
-            self.machine.ask("never", **size)
+            self.machine.reserve("never", **size)
         except (ConnectionError, MatrixError):
             pass
         finally:

@@ -28,7 +28,7 @@ from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
 from matrixresource.store.tables import Base, NodeRow
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
-from tests.matrixresource.accounting import contents
+from tests.matrixresource.accounting import table_contents
 from tests.matrixresource.machine import Machine
 from tests.simulation.grouping import Watcher, befalling, broken_off, few, same
 
@@ -115,7 +115,7 @@ class Pair:
     def check(self) -> None:
         self.grouped.check()
         with self.grouped.store.reading() as mine, self.twin.store.reading() as theirs:
-            assert contents(mine) == contents(theirs)
+            assert table_contents(mine) == table_contents(theirs)
         self.watcher.check()
 
 
@@ -150,8 +150,8 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def begin(machine: Machine) -> Machine:
-    machine.have("old", nodes=9)
-    machine.ask("half", npus=0.5)
+    machine.provision("old", nodes=9)
+    machine.reserve("half", npus=0.5)
     machine.quotas.put("red", QuotaRequest(npus=24))
     return machine
 

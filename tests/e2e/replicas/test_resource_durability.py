@@ -26,7 +26,7 @@ from tests.clocks import FixedClock
 from tests.e2e.realkube.control_plane import resident_mb
 from tests.e2e.resource_process import ResourceProcess
 from tests.figures import Figures
-from tests.matrixresource.accounting import Accounts, same_as_the_tables
+from tests.matrixresource.accounting import Accounting, check_ledger_matches_tables
 
 pytestmark = pytest.mark.e2e
 OWNERS = 4
@@ -114,8 +114,8 @@ def look(state: Path) -> dict[str, Members]:
     store = ResourceStore(Database(database.sessions, Base.metadata, FixedClock()))
     try:
         with store.reading() as session:
-            Accounts(session).check()
-            same_as_the_tables(session, LedgerSync(store), store)
+            Accounting(session).check()
+            check_ledger_matches_tables(session, LedgerSync(store), store)
             return {row.name: allocation(row.view().wire()) for row in store.allocations(session)}
     finally:
         database.close()

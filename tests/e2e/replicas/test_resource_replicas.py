@@ -67,12 +67,12 @@ class Tenant(Owner):
         mine, chance = sorted(self.reported), self.random.random()
         try:
             if chance < 0.6 or not mine:
-                self._record_answer(self.machine.ask(name, **self.random.choice(SPECS)).name)
+                self._record_answer(self.machine.reserve(name, **self.random.choice(SPECS)).name)
             elif chance < 0.75:
                 name = self.random.choice(mine)
                 request = self.machine.allocation(name)
                 if request.npus == 8 * request.nodes:
-                    self.machine.ask(name, nodes=self.random.randint(1, 8))
+                    self.machine.reserve(name, nodes=self.random.randint(1, 8))
                     self._record_answer(name)
             else:
                 name = self.random.choice(mine)
@@ -149,7 +149,7 @@ def test_replicas_that_start_at_once_begin_one_database(tmp_path: Path) -> None:
             replica.join(120)
         assert [replica.exitcode for replica in replicas] == [0, 0, 0]
         machine = Machine(tmp_path, supernodes=0, url=url, shared=True)
-        machine.have("all", nodes=48)
+        machine.provision("all", nodes=48)
         machine.check()
         with machine.store.reading() as session:
             assert [row.number for row in session.scalars(select(TopologyVersionRow))] == [1]

@@ -28,85 +28,85 @@ def memory(view):
     return {member.node: member.memory_gib for member in view.members}
 
 
-def test_so_much_of_each_named_node_whoever_holds_its_npus(machine):
-    machine.have("npus", nodes=48)
-    view = machine.ask("cache", memoryGibByNode={FIRST: 512, THIRD: 100})
+def test_memory_is_allocated_on_each_named_node(machine):
+    machine.provision("npus", nodes=48)
+    view = machine.reserve("cache", memoryGibByNode={FIRST: 512, THIRD: 100})
     assert memory(view) == {FIRST: 512, THIRD: 100}
     assert (view.memory_gib, {member.role for member in view.members}) == (612, {"pool"})
-    assert machine.ask("cache", memoryGibByNode={THIRD: 100, FIRST: 512}).generation == view.generation, "no news"
+    assert machine.reserve("cache", memoryGibByNode={THIRD: 100, FIRST: 512}).generation == view.generation, "no news"
 
 
-def test_no_node_gives_more_than_it_has(machine):
-    machine.ask("first", memoryGibByNode={FIRST: 1500, SECOND: 100})
+def test_node_memory_is_not_overcommitted(machine):
+    machine.reserve("first", memoryGibByNode={FIRST: 1500, SECOND: 100})
     with pytest.raises(
         InsufficientCapacity, match=f"{FIRST} has 548 GiB of memory to give, but 549 GiB are requested"
     ) as refused:
-        machine.ask("second", memoryGibByNode={FIRST: 549, SECOND: 1})
+        machine.reserve("second", memoryGibByNode={FIRST: 549, SECOND: 1})
     assert refused.value.field == f"memoryGibByNode.{FIRST}"
     assert refused.value.blocking == [{"domain": FIRST, "needsGib": 549, "hasGib": 548}]
     assert machine.names() == ["first"]
-    machine.ask("second", memoryGibByNode={FIRST: 548})
+    machine.reserve("second", memoryGibByNode={FIRST: 548})
     with pytest.raises(InsufficientCapacity, match="has 1500 GiB of memory to give, but 1501 GiB are requested"):
-        machine.ask("first", memoryGibByNode={FIRST: 1501, SECOND: 100})
+        machine.reserve("first", memoryGibByNode={FIRST: 1501, SECOND: 100})
     assert memory(machine.allocation("first")) == {FIRST: 1500, SECOND: 100}, "it stays as it was"
 
 
-def test_it_grows_shrinks_and_goes_elsewhere_in_place(machine):
-    machine.ask("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
-    assert memory(machine.ask("cache", memoryGibByNode={FIRST: 2048, THIRD: 5})) == {FIRST: 2048, THIRD: 5}
+def test_named_memory_resizes_in_place(machine):
+    machine.reserve("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
+    assert memory(machine.reserve("cache", memoryGibByNode={FIRST: 2048, THIRD: 5})) == {FIRST: 2048, THIRD: 5}
     machine.check()
-    assert memory(machine.ask("cache", memoryGibByNode={SECOND: 7})) == {SECOND: 7}, "none of its nodes stays"
-    machine.ask("other", memoryGibByNode={FIRST: DRAM_GIB})
+    assert memory(machine.reserve("cache", memoryGibByNode={SECOND: 7})) == {SECOND: 7}, "none of its nodes stays"
+    machine.reserve("other", memoryGibByNode={FIRST: DRAM_GIB})
 
 
-def test_a_node_that_is_kept_out_gives_nothing_more_and_keeps_what_it_gave(machine):
-    machine.ask("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
+def test_out_of_service_node_grants_no_more_memory(machine):
+    machine.reserve("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
     machine.allocator.cordon(NodeName(FIRST), True)
     with pytest.raises(InsufficientCapacity, match="closed to new work"):
-        machine.ask("cache", memoryGibByNode={FIRST: 101, SECOND: 100})
-    machine.ask("cache", memoryGibByNode={FIRST: 50, SECOND: 200})
-    machine.ask("cache", memoryGibByNode={SECOND: 200})
+        machine.reserve("cache", memoryGibByNode={FIRST: 101, SECOND: 100})
+    machine.reserve("cache", memoryGibByNode={FIRST: 50, SECOND: 200})
+    machine.reserve("cache", memoryGibByNode={SECOND: 200})
     assert memory(machine.allocation("cache")) == {SECOND: 200}
 
 
-def test_it_outlives_a_restart_and_is_released(machine):
-    machine.ask("cache", memoryGibByNode={FIRST: DRAM_GIB})
+def test_named_memory_survives_a_restart_and_is_released(machine):
+    machine.reserve("cache", memoryGibByNode={FIRST: DRAM_GIB})
     machine.restart()
     machine.check()
     with pytest.raises(InsufficientCapacity):
-        machine.ask("other", memoryGibByNode={FIRST: 1})
+        machine.reserve("other", memoryGibByNode={FIRST: 1})
     assert machine.allocator.release("cache") is None, "nobody has prepared it, so it goes at once"
-    machine.ask("other", memoryGibByNode={FIRST: DRAM_GIB})
+    machine.reserve("other", memoryGibByNode={FIRST: DRAM_GIB})
 
 
-def test_pooled_memory_is_found_beside_it(machine):
-    machine.ask("cache", memoryGibByNode={FIRST: DRAM_GIB})
-    pool = machine.have("pool", memoryGib=47 * DRAM_GIB)
+def test_pooled_memory_beside_named_memory(machine):
+    machine.reserve("cache", memoryGibByNode={FIRST: DRAM_GIB})
+    pool = machine.provision("pool", memoryGib=47 * DRAM_GIB)
     assert FIRST not in memory(pool)
 
 
-def test_a_quota_counts_it(machine):
+def test_quota_counts_named_memory(machine):
     machine.quotas.put("default", QuotaRequest(memory_gib=600))
-    machine.ask("cache", memoryGibByNode={FIRST: 500})
+    machine.reserve("cache", memoryGibByNode={FIRST: 500})
     with pytest.raises(QuotaExceeded):
-        machine.ask("cache", memoryGibByNode={FIRST: 500, SECOND: 101})
+        machine.reserve("cache", memoryGibByNode={FIRST: 500, SECOND: 101})
 
 
-def test_a_plan_says_what_is_there(machine):
-    machine.ask("cache", memoryGibByNode={FIRST: 2000})
+def test_plan_reports_available_memory(machine):
+    machine.reserve("cache", memoryGibByNode={FIRST: 2000})
     plan = machine.planner.plan(PlanRequest.model_validate({"memoryGibByNode": {FIRST: 100, SECOND: 10}}))
     assert not plan.fits
     assert any("58 GiB" in change.message for change in plan.changes), "48 of the first and 10 of the second"
 
 
-def test_a_reservation_holds_it_for_later(machine):
+def test_reservation_of_named_memory(machine):
     request = {"memoryGibByNode": {FIRST: 2000}}
     start = machine.clock.now() + 100
     asked = ReservationRequest.model_validate({**request, "startsAt": timestamp(start), "durationS": 1000})
     machine.allocator.reservations.put("later", asked)
     with pytest.raises(InsufficientCapacity):
-        machine.ask("cache", memoryGibByNode={FIRST: 49})
-    machine.ask("cache", memoryGibByNode={FIRST: 48})
+        machine.reserve("cache", memoryGibByNode={FIRST: 49})
+    machine.reserve("cache", memoryGibByNode={FIRST: 48})
 
 
 @pytest.mark.parametrize(
@@ -119,12 +119,12 @@ def test_a_reservation_holds_it_for_later(machine):
         ({"affinity": {"allocations": ["a"]}}, "names its nodes"),
     ],
 )
-def test_what_does_not_go_with_it_is_refused(machine, more, sentence):
+def test_invalid_combinations_with_named_memory_are_refused(machine, more, sentence):
     with pytest.raises(ValidationError, match=sentence):
-        machine.ask("cache", memoryGibByNode={FIRST: 1}, **more)
+        machine.reserve("cache", memoryGibByNode={FIRST: 1}, **more)
 
 
-def test_a_node_that_is_not_there_is_named(machine):
+def test_unknown_node_is_named_in_the_error(machine):
     with pytest.raises(InvalidField, match="there is no node 'sn7-c00-n0'") as refused:
-        machine.ask("cache", memoryGibByNode={"sn7-c00-n0": 1})
+        machine.reserve("cache", memoryGibByNode={"sn7-c00-n0": 1})
     assert refused.value.field == "memoryGibByNode.sn7-c00-n0"

@@ -31,27 +31,27 @@ def domains(machine: Machine, name: str, level: str) -> set[str]:
 @pytest.mark.parametrize("pooled", POOLED)
 @pytest.mark.parametrize("other", [{"nodes": 1}, *POOLED])
 @pytest.mark.parametrize("level", ["node", "cabinet", "supernode"])
-def test_a_pool_lies_apart_from_others_and_near_them(machine, pooled, other, level):
-    machine.ask("other", **other)
+def test_affinity_and_anti_affinity_of_a_pool(machine, pooled, other, level):
+    machine.reserve("other", **other)
     rule = {"allocations": ["other"], "level": level}
-    machine.ask("apart", **pooled, antiAffinity=rule)
+    machine.reserve("apart", **pooled, antiAffinity=rule)
     assert not domains(machine, "apart", level) & domains(machine, "other", level)
-    machine.ask("far", **pooled, antiAffinity={"allocations": ["other"], "level": "supernode"})
-    machine.ask("near", **pooled, affinity={"allocations": ["far"], "level": level})
+    machine.reserve("far", **pooled, antiAffinity={"allocations": ["other"], "level": "supernode"})
+    machine.reserve("near", **pooled, affinity={"allocations": ["far"], "level": level})
     assert domains(machine, "near", level) <= domains(machine, "far", level)
     machine.check()
 
 
-def test_what_is_required_is_refused_rather_than_left_out_and_what_is_preferred_is_not(machine):
-    machine.ask("everywhere", nodes=24, placement={"policy": "pack", "level": "supernode"})
+def test_required_rules_are_refused_and_preferred_ones_relaxed(machine):
+    machine.reserve("everywhere", nodes=24, placement={"policy": "pack", "level": "supernode"})
     rule = {"allocations": ["everywhere"], "level": "node"}
     with pytest.raises(InsufficientCapacity):
-        machine.ask("pool", cpus=2, antiAffinity=rule)
+        machine.reserve("pool", cpus=2, antiAffinity=rule)
     plan = machine.planner.plan(PlanRequest.model_validate({"cpus": 2, "antiAffinity": rule}))
     assert not plan.fits
     assert [(change.kind, change.rule) for change in plan.changes if change.kind == "Relax"]
-    assert machine.ask("pool", cpus=2, antiAffinity={**rule, "required": False}).state == "Reserved"
-    machine.ask("pool", cpus=4, antiAffinity={**rule, "required": False})
+    assert machine.reserve("pool", cpus=2, antiAffinity={**rule, "required": False}).state == "Reserved"
+    machine.reserve("pool", cpus=4, antiAffinity={**rule, "required": False})
     machine.check()
 
 
@@ -65,13 +65,13 @@ def test_what_is_required_is_refused_rather_than_left_out_and_what_is_preferred_
         ({"policy": "pack", "level": "node"}, "placement.level"),
     ],
 )
-def test_what_is_required_of_members_is_refused_where_there_are_none(
+def test_required_placement_needs_members(
     machine: Machine, pooled: dict[str, int], placement: dict[str, Any], field: str
 ) -> None:
     body = {**pooled, "placement": {**placement, "required": True}}
     later = body | {"startsAt": timestamp(machine.clock.now() + 60), "durationS": 60}
     asking = [
-        lambda: machine.ask("pool", **body),
+        lambda: machine.reserve("pool", **body),
         lambda: machine.planner.plan(PlanRequest.model_validate(body)),
         lambda: machine.allocator.reservations.put("pool", ReservationRequest.model_validate(later)),
     ]
@@ -80,19 +80,19 @@ def test_what_is_required_of_members_is_refused_where_there_are_none(
             ask()
         assert refused.value.field == field
     preferred = {**body, "placement": {**placement, "required": False}}
-    assert machine.ask("pool", **preferred).state == "Reserved"
+    assert machine.reserve("pool", **preferred).state == "Reserved"
     machine.check()
 
 
 @pytest.mark.parametrize("level", ["cabinet", "supernode"])
 @pytest.mark.parametrize("size", [{"nodes": 2}, {"nodes": 2, "npusPerNode": 2}, {"nodes": 2, "npusPerNode": 0.5}])
 @pytest.mark.parametrize("more", [{}, {"cpus": 6}, {"memoryGib": 5000}])
-def test_members_are_spread_whatever_they_have_of_their_nodes(
+def test_spread_applies_to_members_of_any_size(
     machine: Machine, level: str, size: dict[str, float], more: dict[str, int]
 ) -> None:
     spread = {"policy": "spread", "level": level, "required": True, "maxPerDomain": 1}
     cut = {"cabinet": 2, "supernode": 1}[level]
-    found = machine.ask("job", **size, **more, placement=spread)
+    found = machine.reserve("job", **size, **more, placement=spread)
     members = ["-".join(each.node.split("-")[:cut]) for each in found.members if each.role == "member"]
     assert len(set(members)) == 2
     machine.check()
@@ -100,11 +100,11 @@ def test_members_are_spread_whatever_they_have_of_their_nodes(
 
 def test_refusal_names_the_block_that_fits_in_no_supernode(tmp_path: Path) -> None:
     machine = Machine(tmp_path, supernodes=2, spec=load_spec(three_cabinets()))
-    machine.ask("one", nodes=3)
-    machine.ask("two", nodes=3, antiAffinity={"allocations": ["one"], "level": "supernode"})
+    machine.reserve("one", nodes=3)
+    machine.reserve("two", nodes=3, antiAffinity={"allocations": ["one"], "level": "supernode"})
     placement = {"policy": "pack", "level": "supernode", "blocks": [{"nodes": 10, "level": "supernode"}]}
     with pytest.raises(
         InsufficientCapacity, match="cannot be divided into blocks of 10 that each fit in one supernode"
     ):
-        machine.ask("job", nodes=10, placement=placement)
-    machine.ask("job", nodes=10, placement={"policy": "pack", "level": "supernode"})
+        machine.reserve("job", nodes=10, placement=placement)
+    machine.reserve("job", nodes=10, placement={"policy": "pack", "level": "supernode"})

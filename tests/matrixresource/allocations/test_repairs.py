@@ -19,15 +19,15 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path, spec=load_spec(three_cabinets()))
 
 
-def test_a_repair_that_was_never_done_is_not_done_to_who_has_the_node_next(machine: Machine) -> None:
-    (member,) = [NodeName(each.node) for each in machine.have("one", nodes=1).members]
+def test_pending_repair_is_dropped_with_its_holder(machine: Machine) -> None:
+    (member,) = [NodeName(each.node) for each in machine.provision("one", nodes=1).members]
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
     lifecycle.repair("one", member, "restart")
     lifecycle.execute_verb(member, "service", NodeVerbRequest(), by="me")
     lifecycle.execute_verb(member, "recover", NodeVerbRequest(), by="me")
     machine.allocator.release("one")
-    machine.obey()
-    next_one = machine.have("next", nodes=12)
+    machine.report_all()
+    next_one = machine.provision("next", nodes=12)
     assert member in {each.node for each in next_one.members}
     with machine.store.reading() as session:
         assert {row.task for row in machine.store.assignments(session)} == {None}

@@ -44,13 +44,13 @@ def report(machine: Machine, *names: str, status: str = "Failed", stage: str | N
     )  # fmt: skip
 
 
-def look(machine: Machine) -> None:
+def reconcile(machine: Machine) -> None:
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
     asyncio.run(FlappingNodes(machine.store, lifecycle, machine.clock).reconcile())
 
 
-def test_a_stage_that_fails_everywhere_quarantines_as_many_as_may_be_and_has_the_others_try_again(machine):
-    machine.ask("all", nodes=12)
+def test_widespread_stage_failure_quarantines_up_to_the_limit(machine):
+    machine.reserve("all", nodes=12)
     members = [each.node for each in machine.allocator.bind("all").members]
     report(machine, *members)
     states = {name: node(machine, name) for name in members}
@@ -64,16 +64,16 @@ def test_a_stage_that_fails_everywhere_quarantines_as_many_as_may_be_and_has_the
     gone = {each.node for each in machine.allocation("all").members if each.gone}
     assert gone == set(out), "who owns it replaces no more than these"
     generation = node(machine, kept[0]).assignment_generation
-    look(machine)
+    reconcile(machine)
     assert node(machine, kept[0]).assignment_generation == generation, "not at once"
     machine.restart()
     machine.clock.at += flap_rules().retry_s
-    look(machine)
+    reconcile(machine)
     assert node(machine, kept[0]).assignment_generation == generation + 1
     report(machine, *kept)
     assert node(machine, kept[0]).state == "Deploying", "it failed again, and still counts for nothing"
     machine.clock.at += flap_rules().retry_s
-    look(machine)
+    reconcile(machine)
     report(machine, *kept, status="Active", stage=None)
     for name in kept:
         shown = node(machine, name)
@@ -81,8 +81,8 @@ def test_a_stage_that_fails_everywhere_quarantines_as_many_as_may_be_and_has_the
     machine.check()
 
 
-def test_whom_somebody_works_on_does_not_count(machine):
-    machine.ask("all", nodes=9)
+def test_nodes_under_maintenance_do_not_count_towards_the_limit(machine):
+    machine.reserve("all", nodes=9)
     members = [each.node for each in machine.allocator.bind("all").members]
     report(machine, *members)
     (kept,) = [name for name in members if node(machine, name).state != "Quarantined"]
@@ -91,13 +91,13 @@ def test_whom_somebody_works_on_does_not_count(machine):
         other.desired_state = "Servicing"
         other.read_state()
     machine.clock.at += flap_rules().retry_s
-    look(machine)
+    reconcile(machine)
     report(machine, kept)
     assert node(machine, kept).state == "Quarantined"
 
 
-def test_who_cannot_be_cleaned_is_kept_out_and_holds_nobody_up(machine):
-    members = [each.node for each in machine.have("all", nodes=9).members]
+def test_failed_cleaning_quarantines_the_node_and_completes_the_release(machine):
+    members = [each.node for each in machine.provision("all", nodes=9).members]
     machine.allocator.release("all")
     report(machine, *members, stage="wipe-memory")
     shown = {name: node(machine, name) for name in members}
@@ -106,7 +106,7 @@ def test_who_cannot_be_cleaned_is_kept_out_and_holds_nobody_up(machine):
     (kept,) = [name for name in members if name not in out]
     assert shown[kept].allocation == "all", "it tries again"
     machine.clock.at += flap_rules().retry_s
-    look(machine)
+    reconcile(machine)
     report(machine, kept, status="Clean", stage=None)
     assert machine.names() == []
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
@@ -116,8 +116,8 @@ def test_who_cannot_be_cleaned_is_kept_out_and_holds_nobody_up(machine):
     machine.check()
 
 
-def test_who_is_to_be_serviced_and_cannot_be_cleaned_is_let_go(machine):
-    (member,) = [each.node for each in machine.have("one", nodes=1).members]
+def test_draining_node_that_cannot_be_cleaned_is_released(machine):
+    (member,) = [each.node for each in machine.provision("one", nodes=1).members]
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
     lifecycle.execute_verb(NodeName(member), "service", NodeVerbRequest(), by="me")
     machine.allocator.release("one")
@@ -125,7 +125,7 @@ def test_who_is_to_be_serviced_and_cannot_be_cleaned_is_let_go(machine):
     assert (machine.names(), node(machine, member).state) == ([], "Servicing")
 
 
-def test_free_nodes_that_fail_their_check_are_checked_again(machine):
+def test_free_nodes_retry_a_failed_check(machine):
     names = [f"sn0-c{number // 4:02}-n{number % 4}" for number in range(9)]
     lifecycle = NodeLifecycle(machine.store, machine.allocator, machine.clock)
     with machine.store.transaction() as session:
@@ -135,7 +135,7 @@ def test_free_nodes_that_fail_their_check_are_checked_again(machine):
     (kept,) = [name for name in names if node(machine, name).state != "Quarantined"]
     assert (node(machine, kept).state, node(machine, kept).schedulable) == ("Verifying", False)
     machine.clock.at += flap_rules().retry_s
-    look(machine)
+    reconcile(machine)
     report(machine, kept, status="Clean", stage=None)
     shown = node(machine, kept)
     assert (shown.state, shown.schedulable) == ("Available", True)

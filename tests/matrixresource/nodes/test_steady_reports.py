@@ -18,7 +18,7 @@ from matrixresource.nodes.expected_inventory import build_inventory
 from matrixresource.store.agent_leases import LeaseRow
 from matrixresource.store.fault_history import FaultRecordRow
 from matrixresource.topology.loading import load_spec
-from tests.matrixresource.reporting import NODE, Reporting
+from tests.matrixresource.reporting import NODE, ReportingService
 
 INVENTORY = build_inventory(load_spec(), serial="s")
 CONTENTS: list[dict[str, Any]] = [
@@ -45,14 +45,14 @@ OPERATIONS = st.one_of(
 )
 
 
-class Judged(SteadyReports):
+class AlwaysProcessed(SteadyReports):
     """Nothing is ever known, so every report is judged."""
 
     def repeated_nodes(self, *_: Any) -> set[str]:
         return set()
 
 
-def perform(service: Reporting, kind: str, *given: Any) -> Any:
+def perform(service: ReportingService, kind: str, *given: Any) -> Any:
     """One operation, and what came of it for whoever asked for it."""
     if kind == "report":
         times, content = given
@@ -81,7 +81,7 @@ def perform(service: Reporting, kind: str, *given: Any) -> Any:
     return None
 
 
-def _taken(service: Reporting, contents: list[dict[str, Any]]) -> list[Any]:
+def _taken(service: ReportingService, contents: list[dict[str, Any]]) -> list[Any]:
     reports = []
     for content in contents:
         service.clock.at += 1
@@ -98,12 +98,12 @@ def _taken(service: Reporting, contents: list[dict[str, Any]]) -> list[Any]:
     return [answer.wire() for answer in service.reports.process(reports)]
 
 
-def _cordon(service: Reporting, cordoned: bool) -> None:
+def _cordon(service: ReportingService, cordoned: bool) -> None:
     with service.store.transaction() as session:
         service.store.node(session, NODE).cordon("Operator", cordoned)
 
 
-def rows(service: Reporting) -> tuple[Any, ...]:
+def rows(service: ReportingService) -> tuple[Any, ...]:
     """The node as it lies in the database, its version with it, and its lease."""
     with service.store.reading() as session:
         lease = session.execute(select(LeaseRow.__table__)).all()
@@ -112,34 +112,34 @@ def rows(service: Reporting) -> tuple[Any, ...]:
 
 @settings(max_examples=20)
 @given(st.lists(OPERATIONS, min_size=1, max_size=12))
-def test_a_report_that_is_not_judged_again_would_have_changed_nothing(operations):
-    compared(operations)
+def test_skipped_report_would_have_changed_nothing(operations):
+    compare_services(operations)
 
 
 @pytest.mark.soak
 @settings(max_examples=1000)
 @given(st.lists(OPERATIONS, min_size=1, max_size=12))
-def test_a_report_that_is_not_judged_again_would_have_changed_nothing_whatever_came_before(operations):
-    compared(operations)
+def test_skipped_report_would_have_changed_nothing_after_any_operations(operations):
+    compare_services(operations)
 
 
-def compared(operations: list[Any]) -> None:
+def compare_services(operations: list[Any]) -> None:
     """With a service that judges every report, after each operation."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
-        service, judging = Reporting(Path(one)), Reporting(Path(other))
-        judging.reports._steady = Judged(judging.store.records)
+        service, judging = ReportingService(Path(one)), ReportingService(Path(other))
+        judging.reports._steady = AlwaysProcessed(judging.store.records)
         for operation in [("report", 1, {"inventory": INVENTORY}), ("report", 2, {}), *operations, ("report", 3, {})]:
             if operation[0] == "restart":
-                service.begin()
-                judging.begin()
-                judging.reports._steady = Judged(judging.store.records)
+                service.start()
+                judging.start()
+                judging.reports._steady = AlwaysProcessed(judging.store.records)
                 continue
             assert perform(service, *operation) == perform(judging, *operation), operation
             assert rows(service) == rows(judging), operation
 
 
-def test_what_is_known_is_judged_once_and_again_when_the_node_changes(tmp_path, monkeypatch):
-    service, judged = Reporting(tmp_path), []
+def test_repeated_report_is_processed_again_when_the_node_changes(tmp_path, monkeypatch):
+    service, judged = ReportingService(tmp_path), []
     judge = service.reports._apply_report
     monkeypatch.setattr(service.reports, "_apply_report", lambda *given: judged.append(given) or judge(*given))
 
@@ -159,8 +159,8 @@ def test_what_is_known_is_judged_once_and_again_when_the_node_changes(tmp_path, 
     assert [judgements([faulty]) for _ in range(4)] == [1, 1, 1, 1], "what counts by time is judged each time"
 
 
-def test_a_report_that_was_only_tried_is_taken_afterwards_and_written_down(tmp_path):
-    service = Reporting(tmp_path)
+def test_rolled_back_report_is_processed_again(tmp_path):
+    service = ReportingService(tmp_path)
     for sequence in (5, 6, 7):
         content = [{"sequence": sequence}]
         assert service.store.records.dry_run(lambda content=content: _taken(service, content))[0]["accepted"]
@@ -170,8 +170,8 @@ def test_a_report_that_was_only_tried_is_taken_afterwards_and_written_down(tmp_p
     assert _taken(service, [{"sequence": 7}])[0]["reason"] == "StaleReport"
 
 
-def test_a_fault_that_comes_and_goes_within_a_batch_leaves_nothing(tmp_path):
-    service = Reporting(tmp_path)
+def test_transient_fault_within_a_batch_leaves_no_record(tmp_path):
+    service = ReportingService(tmp_path)
     answers = _taken(service, [{"faults": [("220001001", "npu1")]}, {}])
     assert all(answer["accepted"] for answer in answers)
     assert not service.node.faults

@@ -42,7 +42,7 @@ class Promise(Tenant):
 
 
 @dataclass
-class Accountant:
+class LedgerChecker:
     """`wrong` lists broken rules; `value` is completed weighted NPU-hours."""
 
     topology: dict[str, Any]

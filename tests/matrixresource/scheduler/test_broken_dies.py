@@ -24,7 +24,7 @@ def one_die_broken(place: Placement, nodes: int = 4) -> Ledger:
 
 
 @pytest.mark.parametrize("place", [Placement(whole=[(0, 0b11)]), Placement(parts=[(0, 0b1111), (1, 0b1111)])])
-def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Placement) -> None:
+def test_holder_of_faulty_dies_can_resize_and_hand_over(place: Placement) -> None:
     ledger = one_die_broken(place)
     per = ledger.allocations["it"].request.npus_per_node
     grown = grow(ledger, "it", PlacementRequest(3, per))
@@ -36,7 +36,7 @@ def test_who_holds_them_grows_shrinks_and_hands_them_over(place: Placement) -> N
     assert ledger.index.state() == rebuild_index(ledger).state()
 
 
-def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
+def test_faulty_dies_are_claimed_whole() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     assert reserve(ledger, "later", PlacementRequest(2, lease_end=90.0), 10.0, 90.0) is not None
     activate_due(ledger, 10.0)
@@ -51,7 +51,7 @@ def test_a_reservation_hands_them_over_whole_and_never_bit_by_bit() -> None:
     assert ledger.index.state() == rebuild_index(ledger).state()
 
 
-def test_what_broke_before_its_time_is_promised_anew() -> None:
+def test_reservation_is_placed_again_after_a_fault() -> None:
     ledger = Ledger(ClusterShape(1, 1, 3))
     place = reserve(ledger, "later", PlacementRequest(2), 10.0, 90.0)
     assert place is not None
@@ -59,7 +59,7 @@ def test_what_broke_before_its_time_is_promised_anew() -> None:
     assert activate_due(ledger, 10.0)[0]["later"].whole == [(0, 0b110)]
 
 
-def test_a_spare_with_a_broken_die_steps_in_only_where_it_has_room() -> None:
+def test_spare_with_a_faulty_die_replaces_only_where_it_has_room() -> None:
     place = Placement(whole=[(0, 0b001)], spares=[(0, 0b010)])
     for lose in (lambda ledger: repair(ledger, 0)[0]["it"], lambda ledger: ledger.replace("it", 0)):
         ledger = Ledger(ClusterShape(1, 1, 3))
@@ -89,7 +89,7 @@ def test_no_move_makes_room_on_a_broken_die() -> None:
     assert defragmentation.plan_defragmentation(ledger, PlacementRequest(1)) is None
 
 
-def test_nobody_makes_room_with_dies_that_are_broken() -> None:
+def test_faulty_dies_make_no_room() -> None:
     """The gang needs a node; who leaves it fits only where another part makes room first."""
     for broken, moves in ((0, 2), (0b10101, None)):
         ledger = Ledger(ClusterShape(1, 1, 3))
@@ -108,7 +108,7 @@ def test_nobody_makes_room_with_dies_that_are_broken() -> None:
         assert (len(found.moves) if found else None) == moves
 
 
-def test_a_broken_die_that_nobody_holds_belongs_to_no_total() -> None:
+def test_idle_faulty_die_counts_in_no_total() -> None:
     ledger = one_die_broken(Placement(parts=[(0, 0b1111)]))
     ledger.index.set_faulty_dies(5, 0xFF)
     seen = capacity_metrics.capacity_snapshot(ledger)

@@ -58,7 +58,7 @@ def test_a_block_is_made_step_by_step(seed: int, over: str) -> None:
     assert ledger.index.state() == rebuild_index(ledger).state()
 
 
-def test_a_tenant_steps_aside_for_one_that_must_move() -> None:
+def test_chain_of_moves() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     for name, node, dies in (("six", 0, 12), ("two", 1, 4), ("four", 2, 8), ("three", 3, 6)):
         hold(ledger, name, PlacementRequest(1, dies / 2), Placement(parts=[(node, (1 << dies) - 1)]), 0.0)
@@ -85,7 +85,7 @@ def test_what_metrics_show() -> None:
     assert (two.count, two.stranded) == (3, pytest.approx(1 / 3))
 
 
-def test_no_move_cuts_a_cell_and_one_can_make_room_for_it() -> None:
+def test_moves_keep_cabinet_blocks_whole() -> None:
     for cell, request, place in (
         (2, PlacementRequest(2, required_domain="cabinet"), None),
         (1, PlacementRequest(2, cabinet_block=2), [(0, 0b11)]),

@@ -57,7 +57,7 @@ def specs(draw: st.DrawFn) -> PlacementRequest:
     )
 
 
-class Followed(RuleBasedStateMachine):
+class LedgerAgainstGraph(RuleBasedStateMachine):
     """A ledger, and a graph that is only informed what the ledger answered."""
 
     def __init__(self) -> None:
@@ -157,7 +157,7 @@ def test_spares_may_need_a_second_supernode(spec: PlacementRequest) -> None:
     assert ledger.index.state() == rebuild_index(ledger).state()
 
 
-TestFollowed = Followed.TestCase
+TestFollowed = LedgerAgainstGraph.TestCase
 TestFollowed.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
 
 

@@ -34,7 +34,7 @@ def allocation(*npus: float, shape: ClusterShape | None = None) -> Ledger:
         ("spread deals nodes out", (), {"npus": 24, "spread": {"over": "cabinet", "max": 1}}, 3, None),
     ],
 )
-def test_where_it_lies(sentence: str, before: tuple[float, ...], event: Any, cabinets: int, nodes: Any) -> None:
+def test_placement(sentence: str, before: tuple[float, ...], event: Any, cabinets: int, nodes: Any) -> None:
     ledger = allocation(*before)
     place, _ = ledger.allocate("new", request_of(event, 0.0), 0.0)
     assert place is not None, sentence
@@ -43,7 +43,7 @@ def test_where_it_lies(sentence: str, before: tuple[float, ...], event: Any, cab
     assert nodes is None or found == nodes, sentence
 
 
-def test_preemption_preempts_the_cheapest_and_nobody_more() -> None:
+def test_preemption_takes_only_the_cheapest_victims() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     for name, npus, priority, since in (("old", 16, 0, 0.0), ("young", 8, 0, 90.0), ("high", 8, 5, 95.0)):
         ledger.allocate(name, request_of({"npus": npus, "prio": priority}, since), since)
@@ -53,7 +53,7 @@ def test_preemption_preempts_the_cheapest_and_nobody_more() -> None:
     assert ledger.allocate("low", request_of({"npus": 8, "prio": 0, "preempt": True}, 100.0), 100.0) == (None, [])
 
 
-def test_a_spare_steps_in_and_the_others_stay() -> None:
+def test_spare_replaces_a_lost_member() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     place, _ = ledger.allocate("gang", request_of({"npus": 24, "spares": 1}, 0.0), 0.0)
     assert place is not None

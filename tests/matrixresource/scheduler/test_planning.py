@@ -61,7 +61,7 @@ def specs(draw: st.DrawFn, ledger: Ledger) -> PlacementRequest:
 
 @settings(max_examples=150, deadline=None)
 @given(st.data())
-def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObject) -> None:
+def test_suggestions_are_sufficient_and_minimal(data: st.DataObject) -> None:
     """Against every possibility, tried."""
     ledger = data.draw(machines())
     request = data.draw(specs(ledger))
@@ -101,7 +101,7 @@ def test_what_a_refusal_names_helps_and_nothing_smaller_would(data: st.DataObjec
     st.sampled_from(["", "cabinet"]),
     st.sampled_from([1, 1, 2]),
 )
-def test_no_cheaper_moves_would_do(tenants: list[tuple[int, int]], nodes: int, within: str, cell: int) -> None:
+def test_defragmentation_moves_are_minimal(tenants: list[tuple[int, int]], nodes: int, within: str, cell: int) -> None:
     ledger = Ledger(ClusterShape(1, 3, 2))
     for number, (node, npus) in enumerate(tenants):
         free = ledger.index.free[node]
@@ -134,7 +134,7 @@ def busy(seed: int, shape: ClusterShape) -> Ledger:
 
 @pytest.mark.parametrize("shape", [ClusterShape(1, 12, 4), ClusterShape(2, 3, 4)])
 @pytest.mark.parametrize("seed", range(8))
-def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, shape: ClusterShape) -> None:
+def test_quick_search_is_sufficient_and_minimal(seed: int, shape: ClusterShape) -> None:
     ledger = busy(seed, shape)
     spread = DomainConstraint("cabinet", 1) if seed % 4 == 0 else None
     request = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
@@ -157,7 +157,7 @@ def test_in_little_time_it_is_still_true_and_none_named_could_stay(seed: int, sh
             assert not released.fits_without(sooner, request)
 
 
-def test_a_higher_priority_sees_whom_it_would_preempted() -> None:
+def test_plan_lists_preemption_victims() -> None:
     ledger = Ledger(ClusterShape(1, 1, 2))
     for name, npus, priority in (("low", 4, 1), ("lower", 3, 0), ("high", 8, 3)):
         ledger.allocate(name, request_of({"npus": npus, "prio": priority}, 0.0), 0.0)
@@ -178,7 +178,7 @@ def test_sockets_and_memory_are_reported_apart() -> None:
     assert [(c.names, c.exact) for c in reported.suggestions if c.kind == "release"] == [(("pool",), True)]
 
 
-def test_a_place_comes_with_what_a_loss_would_take() -> None:
+def test_placement_reports_its_blast_radius() -> None:
     drawn = [Supernode().topology]
     reported = explain.explain_placement(Ledger(ClusterShape(1, 3, 4)), PlacementRequest(6), 7.0, topologies=drawn)
     assert reported.earliest_start == 7.0

@@ -62,7 +62,7 @@ def test_preferences(sentence: str, spec: PlacementRequest, counts: list[int] | 
     assert found == counts, sentence
 
 
-def test_preferred_neighbours_are_given_up_only_when_they_must_be() -> None:
+def test_preferred_affinity_is_relaxed_only_when_necessary() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     first, _ = ledger.allocate("first", PlacementRequest(3), 0.0)
     beside, _ = ledger.allocate("beside", PlacementRequest(1, affinity=NEAR), 0.0)
@@ -87,7 +87,7 @@ def test_preferred_neighbours_are_given_up_only_when_they_must_be() -> None:
         PlacementRequest(2, preferred_domain="cabinet"),
     ],
 )
-def test_what_is_avoided_is_not_taken(spec: PlacementRequest) -> None:
+def test_excluded_nodes_are_not_used(spec: PlacementRequest) -> None:
     ledger = Ledger(ClusterShape(1, 3, 4))
     before = ledger.index.state()
     place, _ = ledger.allocate("new", replace(spec, excluded_nodes=AVOIDED), 0.0)
@@ -98,7 +98,7 @@ def test_what_is_avoided_is_not_taken(spec: PlacementRequest) -> None:
     assert ledger.index.state() == before
 
 
-def test_a_repair_avoids_what_the_request_avoided() -> None:
+def test_replacement_respects_excluded_nodes() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("gang", PlacementRequest(2, excluded_nodes=frozenset({2})), 0.0)
     moved, lost = repair(ledger, 0)
@@ -116,7 +116,7 @@ def test_a_repair_avoids_what_the_request_avoided() -> None:
         Placement(mem=[(1, 1000)]),
     ],
 )
-def test_nothing_is_held_twice(place: Placement) -> None:
+def test_no_double_allocation(place: Placement) -> None:
     ledger = Ledger(ClusterShape(1, 1, 4))
     hold(ledger, "one", PlacementRequest(1), Placement(whole=[(0, 1)], cpus=[(1, 1)], mem=[(1, 600)]), 0.0)
     before: Any = ledger.index.state(), list(ledger.index.cpus), list(ledger.index.mem)
@@ -127,7 +127,7 @@ def test_nothing_is_held_twice(place: Placement) -> None:
     assert before == (ledger.index.state(), list(ledger.index.cpus), list(ledger.index.mem))
 
 
-def test_who_holds_a_closed_node_keeps_it_through_trials() -> None:
+def test_holder_keeps_a_closed_node_through_trials() -> None:
     ledger = Ledger(ClusterShape(1, 1, 4))
     ledger.allocate("gang", PlacementRequest(2), 0.0)
     ledger.set_up(0, False)

@@ -19,7 +19,7 @@ def nodes(ledger: Ledger, name: str) -> set[int]:
     return members_of(ledger.index, ledger.allocations[name].place)
 
 
-def test_who_leaves_before_may_use_it_and_nobody_else() -> None:
+def test_only_expiring_allocations_use_reserved_capacity() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     ledger.allocate("tenant", PlacementRequest(8, lease_end=50.0), 0.0)
     assert reserve(ledger, "soon", PlacementRequest(1), 40.0, 60.0) is None
@@ -35,7 +35,7 @@ def test_who_leaves_before_may_use_it_and_nobody_else() -> None:
     assert ledger.index.state() == rebuild_index(ledger).state()
 
 
-def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
+def test_reservation_is_activated_and_claimed_in_parts() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     reserve(ledger, "mine", PlacementRequest(3, required_domain="cabinet", cpus=4), 10.0, 100.0)
     with pytest.raises(ValueError, match="not held yet"):
@@ -56,7 +56,7 @@ def test_it_is_held_when_its_time_comes_and_handed_over_bit_by_bit() -> None:
     assert "mine" not in ledger.reservations
 
 
-def test_what_is_down_is_chosen_anew_and_what_cannot_be_is_reported() -> None:
+def test_activation_replaces_lost_nodes_or_reports_waiting() -> None:
     ledger = Ledger(ClusterShape(1, 3, 2))
     ledger.allocate("one", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("two", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
@@ -110,7 +110,7 @@ def test_the_earliest_start_is_the_first_at_which_it_fits(seed: int) -> None:
     assert first == next((start for start in range(60) if fits(start)), None)
 
 
-def test_nobody_is_preempted_for_what_is_promised() -> None:
+def test_reserved_capacity_causes_no_preemption() -> None:
     ledger = Ledger(ClusterShape(1, 2, 2))
     ledger.allocate("low", PlacementRequest(2, required_domain="cabinet", lease_end=10.0), 0.0)
     ledger.allocate("other", PlacementRequest(1, required_domain="cabinet"), 5.0)

@@ -80,7 +80,7 @@ def test_a_move_keeps_as_many_nodes_as_any_could(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_it_grows_when_that_can_be(seed: int) -> None:
+def test_grows_whenever_possible(seed: int) -> None:
     ledger, chance = crowded(seed)
     own = members_of(ledger.index, ledger.allocations["it"].place)
     request = another(chance, len(own) + chance.randint(1, 3), chance.choice([0, 0, 1, 3, 6]))
@@ -95,7 +95,7 @@ def test_it_grows_when_that_can_be(seed: int) -> None:
         assert own <= members_of(ledger.index, place)
 
 
-def test_added_members_come_from_where_it_lies() -> None:
+def test_added_members_stay_in_the_same_domain() -> None:
     ledger = Ledger(ClusterShape(2, 3, 4))
     ledger.allocate("it", PlacementRequest(3), 0.0)
     ledger.allocate("there", PlacementRequest(4, required_domain="cabinet"), 0.0)
@@ -119,7 +119,7 @@ def test_a_part_grows_on_its_node_and_to_all_of_it() -> None:
     assert whole.whole == [(0, 1)]
 
 
-def test_the_last_ranks_go_and_what_stays_does_not_move() -> None:
+def test_shrinking_removes_the_highest_ranks() -> None:
     ledger = Ledger(ClusterShape(1, 2, 4))
     ledger.allocate("it", PlacementRequest(5, spares=2, cpus=6, mem=100), 0.0)
     place = shrink(ledger, "it", PlacementRequest(2, spares=1, cpus=5), [4, 2, 0, 1, 3])
@@ -148,7 +148,7 @@ def test_more_of_one_thing_and_less_of_another() -> None:
     assert (wider.spares, sum(n for _, n in wider.cpus)) == ([], 2)
 
 
-def test_a_spare_steps_in_then_a_free_node_then_none() -> None:
+def test_replacement_by_spare_then_free_node_then_none() -> None:
     ledger = Ledger(ClusterShape(1, 2, 3))
     ledger.allocate("it", PlacementRequest(2, required_domain="cabinet", spares=1), 0.0)
     place = ledger.replace("it", 0)
@@ -162,7 +162,7 @@ def test_a_spare_steps_in_then_a_free_node_then_none() -> None:
         ledger.replace("it", 5)
 
 
-def test_a_spare_that_is_given_up_is_replaced() -> None:
+def test_released_spare_is_replaced() -> None:
     ledger = Ledger(ClusterShape(1, 1, 4))
     ledger.allocate("it", PlacementRequest(2, spares=1), 0.0)
     place = ledger.replace("it", 2)

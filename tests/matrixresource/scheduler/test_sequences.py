@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.placement import Replay, read
-from tests.matrixresource.scheduler.checker import Accountant
+from tests.matrixresource.scheduler.checker import LedgerChecker
 
 FOLDER = Path(__file__).with_name("sequences")
 
@@ -35,7 +35,7 @@ def test_a_sequence_breaks_no_rule_and_reaches_its_share(name: str) -> None:
     bound, share, moved = BOUNDS[name]
     topology, *events = read(FOLDER / f"{name}.jsonl.gz")
     decisions = {decision["i"]: decision for decision in Replay(topology).run(events)}
-    accountant = Accountant(topology)
+    accountant = LedgerChecker(topology)
     for line, event in enumerate(events, 1):
         accountant.follow(event, decisions.get(line, {}))
     assert accountant.wrong == []

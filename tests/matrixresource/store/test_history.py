@@ -20,7 +20,7 @@ from tests.matrixresource.topology.three_cabinets import three_cabinets
 DAY_S = 86_400.0
 
 
-class Ageing(Machine):
+class MachineWithHistory(Machine):
     """One small supernode, and what is left of it when everything older than a day is forgotten."""
 
     def __init__(self, folder: Path) -> None:
@@ -41,15 +41,15 @@ class Ageing(Machine):
 
     def known(self) -> list[str]:
         delete_history(self.store, self.clock.now() - DAY_S)
-        return [each.name for each in self.promises()]
+        return [each.name for each in self.reservations()]
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Ageing:
-    return Ageing(tmp_path)
+def machine(tmp_path: Path) -> MachineWithHistory:
+    return MachineWithHistory(tmp_path)
 
 
-def test_a_version_is_forgotten_a_day_after_another_superseded_it(machine: Ageing) -> None:
+def test_a_version_is_forgotten_a_day_after_another_superseded_it(machine: MachineWithHistory) -> None:
     machine.clock.at += 5 * DAY_S
     assert machine.versions() == [1], "the newest stays, however old"
     machine.topology_manager.close("sn0-c01", by="me")
@@ -62,17 +62,17 @@ def test_a_version_is_forgotten_a_day_after_another_superseded_it(machine: Agein
     assert machine.versions() == [3]
 
 
-def test_a_version_that_an_allocation_was_made_on_stays_as_long_as_that(machine: Ageing) -> None:
-    machine.have("job", nodes=1)
+def test_a_version_that_an_allocation_was_made_on_stays_as_long_as_that(machine: MachineWithHistory) -> None:
+    machine.provision("job", nodes=1)
     machine.topology_manager.close("sn0-c01", by="me")
     machine.clock.at += 2 * DAY_S
     assert machine.versions() == [1, 2]
     machine.allocator.release("job")
-    machine.obey()
+    machine.report_all()
     assert machine.versions() == [2]
 
 
-def test_a_graph_goes_with_the_last_version_that_has_it(machine: Ageing) -> None:
+def test_a_graph_goes_with_the_last_version_that_has_it(machine: MachineWithHistory) -> None:
     other = yaml.safe_load(three_cabinets().read_text())
     other["latency"]["die_die_us"]["value"] = 0.21
     machine.topology_manager.ensure_supernode("sn1", SupernodeRequest(spec=other), by="me")
@@ -85,14 +85,14 @@ def test_a_graph_goes_with_the_last_version_that_has_it(machine: Ageing) -> None
         assert [*supernodes(session)] == ["sn0"]
 
 
-def test_a_reservation_is_forgotten_a_day_after_its_end(machine: Ageing) -> None:
+def test_a_reservation_is_forgotten_a_day_after_its_end(machine: MachineWithHistory) -> None:
     machine.promised("soon")
     machine.promised("later", within_s=10 * DAY_S)
     machine.clock.at += 60
     machine.allocator.reservations.reconcile()
     machine.allocator.release("soon")
     machine.allocator.reservations.reconcile()
-    assert machine.promise("soon").state == "Ended"
+    assert machine.reservation("soon").state == "Ended"
     machine.clock.at += DAY_S - 1
     assert machine.known() == ["later", "soon"]
     machine.clock.at += 2
@@ -100,15 +100,15 @@ def test_a_reservation_is_forgotten_a_day_after_its_end(machine: Ageing) -> None
     machine.check()
 
 
-def test_a_reservation_stays_while_an_allocation_has_nodes_of_it(machine: Ageing) -> None:
+def test_a_reservation_stays_while_an_allocation_has_nodes_of_it(machine: MachineWithHistory) -> None:
     machine.promised("soon")
     machine.clock.at += 60
     machine.allocator.reservations.reconcile()
-    machine.ask("job", nodes=1, reservation="soon")
-    assert machine.promise("soon").state == "Ended", "all of it was taken"
+    machine.reserve("job", nodes=1, reservation="soon")
+    assert machine.reservation("soon").state == "Ended", "all of it was taken"
     machine.clock.at += 2 * DAY_S
     assert machine.known() == ["soon"]
     machine.allocator.release("job")
-    machine.obey()
+    machine.report_all()
     assert machine.known() == []
     machine.check()

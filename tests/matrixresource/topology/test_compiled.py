@@ -128,7 +128,7 @@ def test_an_older_mypyc_counts_only_where_there_is_none(stand_in: Package, monke
     assert found(stand_in) == old
 
 
-def test_what_cannot_be_loaded_is_done_without(stand_in: Package) -> None:
+def test_unloadable_build_falls_back_to_sources(stand_in: Package) -> None:
     """As after a new C library on the machine."""
     (build(stand_in, copies) / "native__mypyc.py").write_text("raise ImportError('no such symbol')\n")
     form, *answers = ask(stand_in)
@@ -157,7 +157,7 @@ def test_a_killed_build_leaves_nothing_that_is_loaded(stand_in: Package) -> None
     assert not list(loader.cache().glob("stand_in.building-*"))
 
 
-def test_what_is_there_is_not_made_again_and_old_builds_go(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_build_is_reused_and_old_ones_are_removed(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiling, "KEPT", 2)
     made = []
 

@@ -21,7 +21,7 @@ DRAWN = node_link(SN.model_graph())
 NODE, CABLE = "sn0-c02-n2", "sn0-c02-n2.ub-p3-k11"
 
 
-class Pen:
+class DrawingEditor:
     """A drawing to spoil."""
 
     def __init__(self):
@@ -173,7 +173,7 @@ BAD = [
 
 @pytest.mark.parametrize(("spoil", "where", "sentence"), BAD, ids=[case[0].__name__ for case in BAD])
 def test_a_bad_graph_is_refused_with_the_sentence_that_says_where(spoil, where, sentence):
-    pen = Pen()
+    pen = DrawingEditor()
     spoil(pen)
     with pytest.raises(InvalidGraph) as refused:
         compile_document(pen.document, SN.spec)
@@ -206,7 +206,7 @@ def test_every_form_and_level_is_read_as_the_same_machine():
 
 
 def test_a_drawing_with_one_cabinet_and_fewer_switches():
-    pen = Pen()
+    pen = DrawingEditor()
     keep = {f"sn0-c00-n{n}" for n in range(4)}
     gone = [
         each["id"] for each in DRAWN["nodes"]

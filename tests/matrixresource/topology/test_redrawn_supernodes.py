@@ -26,7 +26,7 @@ STAYS, GOES = "sn0-c00-n0", "sn0-c02-n3"
 CABINET = [f"sn0-c02-n{node}" for node in range(4)]
 
 
-class Drawn(Machine):
+class DrawnMachine(Machine):
     """Three cabinets, drawn without some nodes."""
 
     def __init__(self, folder: Path) -> None:
@@ -37,7 +37,7 @@ class Drawn(Machine):
         drawn = node_link(apply_deviations(graph, [Deviation("NodeAbsent", node) for node in without]))
         self.topology_manager.ensure_supernode("sn0", SupernodeRequest(graph=drawn), by="me")
 
-    def say(self, node: str, **more: Any) -> ReportAnswer:
+    def report(self, node: str, **more: Any) -> ReportAnswer:
         """A report of a node that has nothing to do, in the life that its agent is in."""
         self.sequence += 1
         with self.store.reading() as session:
@@ -55,48 +55,48 @@ class Drawn(Machine):
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Drawn:
-    return Drawn(tmp_path)
+def machine(tmp_path: Path) -> DrawnMachine:
+    return DrawnMachine(tmp_path)
 
 
-def test_a_cable_that_is_dark_is_so_in_another_drawing_too(machine: Drawn) -> None:
-    machine.say(STAYS, ports={"ub-p3-k11": None})
+def test_a_cable_that_is_dark_is_so_in_another_drawing_too(machine: DrawnMachine) -> None:
+    machine.report(STAYS, ports={"ub-p3-k11": None})
     machine.clock.at += 60
     machine.topology_manager.reconcile()
     assert machine.deviations() == {f"{STAYS}.ub-p3-k11"}
     machine.draw(GOES)
-    machine.say(STAYS)  # of its ports an agent says what has changed
+    machine.report(STAYS)  # of its ports an agent says what has changed
     machine.clock.at += 60
     machine.topology_manager.reconcile()
     assert machine.deviations() == {f"{STAYS}.ub-p3-k11"}
 
 
-def test_a_node_that_comes_back_is_asked_what_it_consists_of(machine: Drawn) -> None:
+def test_a_node_that_comes_back_is_asked_what_it_consists_of(machine: DrawnMachine) -> None:
     lacking = build_inventory(machine.spec, ["dimm7"])
-    machine.say(GOES, inventory=lacking)
+    machine.report(GOES, inventory=lacking)
     assert machine.obstacles(GOES) == ["InventoryMismatch"]
     machine.draw(GOES)
     machine.draw()
-    assert machine.say(GOES).inventory_wanted, "its agent says that once in a life, unless it is asked"
-    machine.say(GOES, inventory=lacking)
+    assert machine.report(GOES).inventory_wanted, "its agent says that once in a life, unless it is asked"
+    machine.report(GOES, inventory=lacking)
     assert machine.obstacles(GOES) == ["InventoryMismatch"]
     machine.topology_manager.remove_supernode("sn0", by="me")
     machine.topology_manager.ensure_supernode("sn0", SupernodeRequest(), by="me")
-    assert machine.say(GOES).inventory_wanted
+    assert machine.report(GOES).inventory_wanted
 
 
 @pytest.mark.parametrize("closed", ["sn0", "sn0-c02"])
-def test_a_node_that_is_drawn_into_a_closed_domain_takes_nobody(machine: Drawn, closed: str) -> None:
+def test_a_node_that_is_drawn_into_a_closed_domain_takes_nobody(machine: DrawnMachine, closed: str) -> None:
     machine.draw(GOES)
     machine.topology_manager.close(closed, by="me")
     machine.draw()
-    machine.say(GOES)
+    machine.report(GOES)
     assert machine.obstacles(GOES) == ["DomainClosed"]
     machine.topology_manager.open(closed, by="me")
     assert machine.obstacles(GOES) == [None]
 
 
-def test_a_supernode_is_not_drawn_without_a_node_that_is_promised(machine: Drawn) -> None:
+def test_a_supernode_is_not_drawn_without_a_node_that_is_promised(machine: DrawnMachine) -> None:
     request = {"nodes": 12, "startsAt": timestamp(machine.clock.now() + 60), "durationS": 600}
     machine.allocator.reservations.put("later", ReservationRequest.model_validate(request))
     with pytest.raises(Conflict, match="later is promised nodes of sn0") as refused:
@@ -106,11 +106,11 @@ def test_a_supernode_is_not_drawn_without_a_node_that_is_promised(machine: Drawn
     machine.draw(GOES)
 
 
-def test_a_closed_cabinet_that_is_drawn_no_more_comes_back_open(machine: Drawn) -> None:
+def test_a_closed_cabinet_that_is_drawn_no_more_comes_back_open(machine: DrawnMachine) -> None:
     machine.topology_manager.close("sn0-c02", by="me")
     machine.draw(*CABINET)
     with machine.store.reading() as session:
         assert topology_at(session).closed == frozenset()
     machine.draw()
-    machine.say(GOES)
+    machine.report(GOES)
     assert machine.obstacles(GOES) == [None]

@@ -81,12 +81,12 @@ CASES = [
 
 
 @pytest.mark.parametrize(("sentence", "found", "heard", "expected"), CASES, ids=[case[0] for case in CASES])
-def test_as_few_parts_as_explain_it(sentence, found, heard, expected):
+def test_minimal_explanations(sentence, found, heard, expected):
     everybody = {node: found.get(node, {}) for node in NODES}
     assert find_deviations(SN, everybody, heard) == expected, sentence
 
 
-def test_one_node_alone_convicts_no_switch():
+def test_single_witness_does_not_fail_a_switch():
     found = find_deviations(SN, {HERE: dark("ub-p3-k11")}, [HERE])
     assert found == {Deviation("CableDark", f"{HERE}.ub-p3-k11")}
 
@@ -97,7 +97,7 @@ def test_one_node_alone_convicts_no_switch():
     l1=st.sets(st.sampled_from(SN.l1_switches()), max_size=2),
     cables=st.sets(st.tuples(st.sampled_from(NODES), st.sampled_from(sorted(as_built(SN.links(HERE))))), max_size=4),
 )
-def test_what_is_broken_is_what_is_found(switches, l1, cables):
+def test_injected_faults_are_found_exactly(switches, l1, cables):
     """Break switches and cables in the graph; what each node then sees of it leads back to them."""
     graph = SN.graph("die")
     graph.remove_nodes_from([*switches, *l1])
@@ -116,7 +116,7 @@ def test_what_is_broken_is_what_is_found(switches, l1, cables):
     }
 
 
-def test_exchanged_cables_lead_where_they_lead():
+def test_exchanged_cables_keep_their_new_ends():
     found = frozenset(
         {
             Deviation("CableMoved", f"{HERE}.ub-p3-k11", "sn0-l2p3-k12"),

@@ -15,7 +15,7 @@ from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output import waiting
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.resource.main import ResourceSettings, build
-from tests.matrixresource.test_defragmentations import Scattered
+from tests.matrixresource.test_defragmentations import ScatteredMachine
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
@@ -23,15 +23,15 @@ class CliHarness:
     """matrixctl and a machine with scattered nodes on which everybody does as asked whenever matrixctl waits."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.machine = Scattered(folder)
+        self.machine = ScatteredMachine(folder)
         self.capsys = capsys
         self.machine.database.shared = True  # the machine writes beside the application
         app = build(ResourceSettings(state=folder), self.machine.clock, self.machine.database)
         self.client = TestClient(app)
 
     def reconcile(self, _wall_s: float) -> None:
-        self.machine.carry_on()
-        self.machine.obey()
+        self.machine.run_workflows()
+        self.machine.report_all()
 
     def run(self, line: str) -> tuple[int, str, str]:
         return run_line_normalised(self.capsys, line)
@@ -82,7 +82,7 @@ def test_top_without_a_terminal_prints_the_machine_once(harness: CliHarness) -> 
 def test_what_does_not_go_as_requested_has_another_exit_code(harness: CliHarness) -> None:
     assert harness.run("defrag plan --nodes 4 --name p")[0] == 0
     assert harness.run("defrag approve p")[:1] == (0,)
-    harness.machine.carry_on()
+    harness.machine.run_workflows()
     assert harness.run("defrag cancel p --wait")[:1] == (0,)
     code, out, _ = harness.run("defrag get p --wait")
     assert (code, "p is Cancelled: 1 of 2 members moved" in out) == (1, True)

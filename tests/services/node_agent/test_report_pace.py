@@ -20,7 +20,7 @@ from services.node_agent.channels.agent_gateway import REPORTS_PER_CALL, AgentGa
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from tests.clocks import FixedClock, LoopClock
-from tests.matrixresource.reporting import Reporting
+from tests.matrixresource.reporting import ReportingService
 
 OWN_S = 30.0
 NODES = [f"n{number}" for number in range(22 * REPORTS_PER_CALL)]
@@ -162,7 +162,7 @@ async def test_who_falls_behind_says_so_once_rests_and_recovers(caplog):
 
 
 async def test_a_service_that_was_too_busy_to_hear_gives_nobody_up(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     service.reports._pauses = ProcessPauses(service.clock, 5.0)
     service.report(lease_s=30.0)
     await service.reports.watch_leases()
@@ -177,9 +177,9 @@ async def test_a_service_that_was_too_busy_to_hear_gives_nobody_up(tmp_path):
 
 
 async def test_who_is_heard_by_another_replica_is_not_given_up_for_a_pause_that_may_have_stopped_both(tmp_path):
-    service = Reporting(tmp_path)
+    service = ReportingService(tmp_path)
     service.report(lease_s=300.0)
-    service.begin()  # a replica that knows of that report from the table alone
+    service.start()  # a replica that knows of that report from the table alone
     service.reports._pauses = ProcessPauses(service.clock, 5.0)
     for _ in range(14):  # until it is no longer new
         await service.reports.watch_leases()

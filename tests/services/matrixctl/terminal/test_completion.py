@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from services.matrixctl.clients import api_client
 from services.matrixctl.commands.help import completion
 from services.resource.main import ResourceSettings, build
-from tests.matrixresource.test_defragmentations import Scattered
+from tests.matrixresource.test_defragmentations import ScatteredMachine
 from tests.services.matrixctl.inprocess import connect_matrixctl
 
 
@@ -25,7 +25,7 @@ def asked(noun: str, incomplete: str, state: Path | None = None) -> list[str]:
 
 
 def test_names_of_the_running_stack_are_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    machine = Scattered(tmp_path)
+    machine = ScatteredMachine(tmp_path)
     app = build(ResourceSettings(state=tmp_path), machine.clock, machine.database)
     connect_matrixctl(monkeypatch, {"resource": TestClient(app)})
     assert asked("node", "sn0-c03-") == ["sn0-c03-n0", "sn0-c03-n1", "sn0-c03-n2", "sn0-c03-n3"]

@@ -19,7 +19,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
 
 
-def promise(machine: Machine, name: str, nodes: int, after_s: float, lasts_s: float = HOUR_S) -> None:
+def put_reservation(machine: Machine, name: str, nodes: int, after_s: float, lasts_s: float = HOUR_S) -> None:
     starts = timestamp(machine.clock.now() + after_s)
     request = {"nodes": nodes, "startsAt": starts, "durationS": lasts_s}
     machine.allocator.reservations.put(name, ReservationRequest.model_validate(request))
@@ -33,53 +33,53 @@ def obstacles(refused: InsufficientCapacity) -> dict[str, int]:
     return found
 
 
-def test_whom_the_room_is_promised_to_is_named_and_how_long_a_lease_fits(machine: Machine) -> None:
-    promise(machine, "all", 48, HOUR_S)
+def test_refusal_names_the_reservation_and_a_fitting_lease(machine: Machine) -> None:
+    put_reservation(machine, "all", 48, HOUR_S)
     begin, end = timestamp(machine.clock.now() + HOUR_S), timestamp(machine.clock.now() + 2 * HOUR_S)
     with pytest.raises(InsufficientCapacity) as refused:
-        machine.ask("job", nodes=4)
+        machine.reserve("job", nodes=4)
     assert refused.value.message == (
         f"4 nodes do not fit: the free capacity is promised to reservation all ({begin} to {end}); "
         f"it would fit with a lease (`leaseS`) that ends by {begin}"
     )
     assert obstacles(refused.value) == {"Promised": 48}
     assert sum(each["free"] for each in refused.value.blocking) == 0
-    machine.ask("job", nodes=4, leaseS=HOUR_S)
+    machine.reserve("job", nodes=4, leaseS=HOUR_S)
 
 
-def test_a_reservation_is_told_which_one_has_what_it_asks_for(machine: Machine) -> None:
-    promise(machine, "noon", 40, HOUR_S)
-    promise(machine, "night", 40, 4 * HOUR_S)
+def test_refused_reservation_names_the_conflicting_one(machine: Machine) -> None:
+    put_reservation(machine, "noon", 40, HOUR_S)
+    put_reservation(machine, "night", 40, 4 * HOUR_S)
     with pytest.raises(InsufficientCapacity, match=r"promised to reservation noon \(") as refused:
-        promise(machine, "soon", 10, 0.5 * HOUR_S)
+        put_reservation(machine, "soon", 10, 0.5 * HOUR_S)
     assert "leaseS" not in refused.value.message
     with pytest.raises(InsufficientCapacity, match=r"promised to reservations noon \(.*, night \("):
-        promise(machine, "long", 10, 0.5 * HOUR_S, 5 * HOUR_S)
-    promise(machine, "between", 48, 2 * HOUR_S)
+        put_reservation(machine, "long", 10, 0.5 * HOUR_S, 5 * HOUR_S)
+    put_reservation(machine, "between", 48, 2 * HOUR_S)
 
 
-def test_a_reservation_is_judged_by_who_will_be_there(machine: Machine) -> None:
-    machine.have("goes", nodes=40, leaseS=HOUR_S)
-    machine.have("stays", nodes=2)
-    promise(machine, "later", 46, 2 * HOUR_S)
+def test_reservation_considers_expiring_leases(machine: Machine) -> None:
+    machine.provision("goes", nodes=40, leaseS=HOUR_S)
+    machine.provision("stays", nodes=2)
+    put_reservation(machine, "later", 46, 2 * HOUR_S)
     machine.allocator.reservations.delete("later")
     with pytest.raises(InsufficientCapacity, match="no supernode has more than 46 free nodes"):
-        promise(machine, "later", 47, 2 * HOUR_S)
+        put_reservation(machine, "later", 47, 2 * HOUR_S)
 
 
-def test_where_it_would_not_fit_without_reservations_either_they_are_not_blamed(machine: Machine) -> None:
-    machine.have("here", nodes=46)
-    promise(machine, "later", 1, HOUR_S)
+def test_reservations_are_not_blamed_for_other_refusals(machine: Machine) -> None:
+    machine.provision("here", nodes=46)
+    put_reservation(machine, "later", 1, HOUR_S)
     with pytest.raises(InsufficientCapacity, match="no supernode has more than 2 free nodes") as refused:
-        machine.ask("job", nodes=3)
+        machine.reserve("job", nodes=3)
     assert obstacles(refused.value) == {"Held": 46, "Promised": 1}
 
 
-def test_what_is_taken_of_a_reservation_is_no_more_than_it_has(machine: Machine) -> None:
-    promise(machine, "tomorrow", 8, 1.0)
-    promise(machine, "after", 8, 2 * HOUR_S)
+def test_claim_is_limited_to_the_reservation(machine: Machine) -> None:
+    put_reservation(machine, "tomorrow", 8, 1.0)
+    put_reservation(machine, "after", 8, 2 * HOUR_S)
     machine.clock.at += 1.0
     machine.allocator.reservations.reconcile()
     with pytest.raises(InsufficientCapacity, match="what is left of reservation 'tomorrow' is 8 nodes") as refused:
-        machine.ask("job", nodes=9, reservation="tomorrow")
+        machine.reserve("job", nodes=9, reservation="tomorrow")
     assert refused.value.field == "reservation"

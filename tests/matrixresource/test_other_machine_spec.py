@@ -39,29 +39,29 @@ def machine(tmp_path):
     ],
 )
 def test_npus_are_counted_as_nodes_have_them(machine, asked, nodes, npus):
-    view = machine.ask("one", **asked)
+    view = machine.reserve("one", **asked)
     assert (view.nodes, view.npus, len(view.members)) == (nodes, npus, nodes)
 
 
 @pytest.mark.parametrize("asked", [{"nodes": 1, "npusPerNode": 8}, {"npus": 16, "npusPerNode": 8}])
 def test_more_of_a_node_than_it_has_is_refused(machine, asked):
     with pytest.raises(InvalidField) as refused:
-        machine.ask("one", **asked)
+        machine.reserve("one", **asked)
     assert refused.value.field == "npusPerNode"
 
 
 def test_quotas_and_refusals_count_as_nodes_have_them(machine):
     machine.quotas.put("team", QuotaRequest(npus=8))
-    machine.ask("one", project="team", nodes=1, spares=1)
+    machine.reserve("one", project="team", nodes=1, spares=1)
     with pytest.raises(QuotaExceeded):
-        machine.ask("two", project="team", npus=1)
+        machine.reserve("two", project="team", npus=1)
     with pytest.raises(InsufficientCapacity, match="49 nodes do not fit"):
-        machine.ask("all", nodes=49)
+        machine.reserve("all", nodes=49)
 
 
 def test_an_l1_chip_is_lost_with_the_uplinks_it_has(machine):
     code = next(iter(fault_table().codes))
-    machine.obey(faults={NODE: [(code, f"ub-p3-k{chip:02d}") for chip in range(8)]})
+    machine.report_all(faults={NODE: [(code, f"ub-p3-k{chip:02d}") for chip in range(8)]})
     with machine.store.reading() as session:
         faults = machine.store.node(session, NODE).view().faults
     assert [fault.component for fault in faults if fault.code == fault_table().uplinks_code] == ["l1p3"]

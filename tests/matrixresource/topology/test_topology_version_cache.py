@@ -33,18 +33,18 @@ def newest(resource):
     return TopologyVersionCache(resource)
 
 
-async def test_without_a_watch_it_is_asked_each_time(resource, newest):
+async def test_version_is_fetched_each_time_without_a_watch(resource, newest):
     assert [await newest.name() for _ in range(3)] == ["topology-1"] * 3
     assert resource.asked == 3
 
 
-async def test_while_a_watch_tells_nothing_it_is_known(resource, newest):
+async def test_version_is_cached_while_the_watch_is_quiet(resource, newest):
     await newest.handle_event(EVENT)
     assert [await newest.name() for _ in range(3)] == ["topology-1"] * 3
     assert resource.asked == 1
 
 
-async def test_another_version_is_asked_for_and_told_of(resource, newest):
+async def test_new_version_is_fetched_and_announced(resource, newest):
     changes = []
     newest.changed = lambda: changes.append(True)
     await newest.handle_event(EVENT)
@@ -55,7 +55,7 @@ async def test_another_version_is_asked_for_and_told_of(resource, newest):
     assert len(changes) == 2
 
 
-async def test_a_watch_that_broke_off_is_no_longer_believed(resource, newest):
+async def test_broken_watch_invalidates_the_cache(resource, newest):
     await newest.handle_event(EVENT)
     await newest.name()
     await newest.handle_event(None)
@@ -66,7 +66,7 @@ async def test_a_watch_that_broke_off_is_no_longer_believed(resource, newest):
 
 
 @pytest.mark.parametrize("heard", [EVENT, None], ids=["another version", "the watch broke off"])
-async def test_what_is_heard_while_the_answer_is_on_its_way_counts(resource, newest, heard):
+async def test_event_during_a_fetch_invalidates_it(resource, newest, heard):
     await newest.handle_event(EVENT)
 
     async def meanwhile():

@@ -19,15 +19,15 @@ from tests.databases import close_whole
 _made: dict[tuple[tuple[str, ...], str], bytes] = {}
 
 
-def lay_seeded(file: Path, names: Sequence[str], spec: SupernodeSpec) -> None:
+def copy_seeded_database(file: Path, names: Sequence[str], spec: SupernodeSpec) -> None:
     """Write what a first start with these supernodes leaves, at the moment at which a FixedClock begins."""
     key = tuple(names), spec.fingerprint
     if key not in _made:
-        _made[key] = _seeded(names, spec)
+        _made[key] = _seeded_database(names, spec)
     file.write_bytes(_made[key])
 
 
-def _seeded(names: Sequence[str], spec: SupernodeSpec) -> bytes:
+def _seeded_database(names: Sequence[str], spec: SupernodeSpec) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         file, clock = Path(folder) / "resource.db", FixedClock()
         database = DatabaseEngine(f"sqlite:///{file}")

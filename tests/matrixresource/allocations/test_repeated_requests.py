@@ -21,40 +21,40 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path, spec=load_spec(three_cabinets()))
 
 
-def test_an_allocation_whose_neighbour_is_gone(machine: Machine) -> None:
-    machine.have("home", nodes=1)
-    guest = machine.have("guest", **NEAR_HOME)
+def test_repeat_after_affinity_target_is_released(machine: Machine) -> None:
+    machine.provision("home", nodes=1)
+    guest = machine.provision("guest", **NEAR_HOME)
     machine.allocator.release("home")
-    machine.obey()
+    machine.report_all()
     assert machine.names() == ["guest"]
-    assert machine.ask("guest", **NEAR_HOME).members == guest.members
+    assert machine.reserve("guest", **NEAR_HOME).members == guest.members
     grown = {**NEAR_HOME, "nodes": 3}
     elsewhere = AllocationRequest.model_validate(NEAR_HOME | {"excludeNodes": [guest.members[0].node]})
-    for change in (lambda: machine.ask("guest", **grown), lambda: machine.allocator.move("guest", elsewhere)):
+    for change in (lambda: machine.reserve("guest", **grown), lambda: machine.allocator.move("guest", elsewhere)):
         with pytest.raises(
             Conflict, match="allocation 'home', which does not exist"
         ) as refused:  # it was right when it was granted
             change()
         assert refused.value.field == "affinity.allocations"
     with pytest.raises(InvalidField, match="allocation 'home', which does not exist"):
-        machine.ask("other", **NEAR_HOME)
+        machine.reserve("other", **NEAR_HOME)
     nobody = {**grown, "affinity": {"allocations": ["nobody"], "level": "supernode"}}
     with pytest.raises(InvalidField, match="allocation 'nobody', which does not exist"):
         machine.allocator.move("guest", AllocationRequest.model_validate(nobody))
 
 
-def test_an_allocation_and_a_move_of_an_older_topology(machine: Machine) -> None:
-    before = machine.have("one", nodes=2)
+def test_repeat_on_an_older_topology_version(machine: Machine) -> None:
+    before = machine.provision("one", nodes=2)
     version = before.topology_version
     moved = AllocationRequest.model_validate({**SPREAD, "topologyVersion": version})
     begun = machine.allocator.move("one", moved)
-    machine.ask("two", nodes=1)
+    machine.reserve("two", nodes=1)
     machine.topology_manager.close("sn0-c02", by="me")
-    assert machine.ask("two", nodes=1, topologyVersion=version).state == "Reserved"
+    assert machine.reserve("two", nodes=1, topologyVersion=version).state == "Reserved"
     with pytest.raises(StaleTopology):
-        machine.ask("two", nodes=2, topologyVersion=version)
+        machine.reserve("two", nodes=2, topologyVersion=version)
     assert [each.node for each in machine.allocator.move("one", moved).members] == [each.node for each in begun.members]
-    machine.obey()
+    machine.report_all()
     assert {each.cabinet for each in machine.allocator.cut_over("one", moved).members} == {"sn0-c00", "sn0-c01"}
     with pytest.raises(StaleTopology):
         machine.allocator.move("one", moved.model_copy(update={"nodes": 3}))

@@ -25,7 +25,7 @@ from benchmarks.allocator.ledger_verbs import (
 )
 from benchmarks.placement import Replay, request_of
 from matrixresource.scheduler.model.request import Placement
-from tests.matrixresource.scheduler.checker import Accountant, Promise, Tenant
+from tests.matrixresource.scheduler.checker import LedgerChecker, Promise, Tenant
 
 TOPOLOGY = {"supernodes": 3, "cabinets": 3, "nodes": 4, "npus": 8, "cpus": 4, "mem_gib": 1536}
 
@@ -62,13 +62,13 @@ def requests(draw: st.DrawFn) -> dict[str, Any]:
     return asked
 
 
-class Machine(RuleBasedStateMachine):
+class LedgerOperations(RuleBasedStateMachine):
     """Random life of a small machine, watched by an accountant with a model of its own."""
 
     def __init__(self) -> None:
         super().__init__()
         self.replay = Replay(TOPOLOGY)
-        self.accountant = Accountant(TOPOLOGY)
+        self.accountant = LedgerChecker(TOPOLOGY)
         self.count = 0
         self.now = 0.0
 
@@ -317,5 +317,5 @@ class Machine(RuleBasedStateMachine):
         assert (index.faulty_dies, index.idle_faulty) == (anew.faulty_dies, anew.idle_faulty)
 
 
-TestMachine = Machine.TestCase
+TestMachine = LedgerOperations.TestCase
 TestMachine.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)

@@ -39,7 +39,7 @@ def left(rooms: dict[int, CabinetCapacity], takes: dict[int, int]) -> int:
 
 @settings(max_examples=200, deadline=None)
 @given(machines(), st.integers(1, 9), st.integers(0, 8), st.sampled_from([1, 1, 2]), st.sampled_from([1, 1, 2, 4]))
-def test_members_are_dealt_when_that_can_be(
+def test_members_are_distributed_whenever_possible(
     rooms: dict[int, CabinetCapacity], wanted: int, spares: int, cell: int, block: int
 ) -> None:
     def sound(takes: dict[int, int]) -> bool:
