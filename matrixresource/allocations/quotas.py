@@ -69,8 +69,12 @@ def usage_by_project(session: Session, projects: Collection[str]) -> dict[str, R
 
 def requested_usage(request: AllocationRequest, node_npus: int) -> ResourceAmounts:
     """What a request counts for, with `node_npus` NPUs in a node."""
-    nodes, per = member_size(request, node_npus)
-    return {"npus": nodes * per + request.spares * node_npus, "cpus": request.cpus, "memory_gib": request.memory_gib}
+    nodes, npus_per_node = member_size(request, node_npus)
+    return {
+        "npus": nodes * npus_per_node + request.spares * node_npus,
+        "cpus": request.cpus,
+        "memory_gib": request.memory_gib,
+    }
 
 
 def _allocated(row: AllocationRow, node_npus: int) -> ResourceAmounts:

@@ -203,14 +203,14 @@ class ReservationService:
         for rank, part in enumerate(parts, len(members)):
             part.rank = rank
         sizes = [part.dies.bit_count() / 2 for part in parts] + [float(self._ledger.ledger.shape.npus)] * len(members)
-        per = min(sizes, default=None)
+        npus_per_node = min(sizes, default=None)
         allocation.nodes, allocation.npus = len(sizes), sum(sizes)
         allocation.spares = min(allocation.spares, len(nodes) - len(members))
         allocation.request = {
             **allocation.request,
             "npus": None,
             "nodes": len(sizes) or None,
-            "npusPerNode": per if per is None or per == 0.5 else int(per),
+            "npusPerNode": npus_per_node if npus_per_node is None or npus_per_node == 0.5 else int(npus_per_node),
             "spares": allocation.spares,
             "cpus": request.cpus,
             "memoryGib": request.mem,

@@ -54,9 +54,11 @@ class Ledger(LedgerState):
         """A placement on what is free now that satisfies every constraint of the request, or None."""
         return choose(self, request)
 
-    def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
+    def replace(self, name: str, node: int, excluded_nodes: frozenset[int] = frozenset()) -> Placement | None:
         """The placement with another node in place of `node`, or None if there is none."""
-        return self.replace_placement(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
+        return self.replace_placement(
+            name, self.allocations[name].request, resizing.replace(self, name, node, excluded_nodes)
+        )
 
     def refill(self, name: str) -> Placement:
         """The placement with as many of its missing spares as can be found."""
@@ -70,10 +72,10 @@ class Ledger(LedgerState):
         """Open or close a node for new work; what runs there stays."""
         self.index.set_up(node, up)
 
-    def fail_over(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
+    def fail_over(self, name: str, node: int, excluded_nodes: frozenset[int] = frozenset()) -> Placement | None:
         """Replace a lost node: within the constraints of the request or, if that fails, with its domain and spread only
         preferred. None, and nothing changed, if there is no node. No other member moves."""
-        place = self.replace(name, node, avoid)
+        place = self.replace(name, node, excluded_nodes)
         if place is not None:
             return place
         allocation = self.allocations[name]
@@ -82,7 +84,7 @@ class Ledger(LedgerState):
         required = "supernode" if request.required_domain == "cabinet" else request.required_domain
         preferred = request.required_domain
         allocation.request = replace(request, required_domain=required, preferred_domain=preferred, spread=spread)
-        place = self.replace(name, node, avoid)
+        place = self.replace(name, node, excluded_nodes)
         if place is None:
             allocation.request = request
         return place

@@ -233,11 +233,11 @@ def remaining_request(ledger: LedgerState, request: PlacementRequest, rest: Plac
     """The request that describes a remainder, used for repairs; one for no nodes if its members differ in size."""
     index = ledger.index
     sizes = {dies.bit_count() / 2 for _, dies in rest.parts} | ({float(index.npus)} if rest.whole else set())
-    per = sizes.pop() if len(sizes) == 1 else request.npus_per_node
+    npus_per_node = sizes.pop() if len(sizes) == 1 else request.npus_per_node
     reported = replace(
         request,
         nodes=0 if sizes else len(members_of(index, rest)),
-        npus_per_node=per if per < 1 else int(per),
+        npus_per_node=npus_per_node if npus_per_node < 1 else int(npus_per_node),
         spares=len(nodes_in(index, rest.spares)),
         cpus=sum(amount for _, amount in rest.cpus),
         mem=sum(amount for _, amount in rest.mem),

@@ -110,7 +110,7 @@ def _choose_in_blocks(
             started = (mask & ~whole & ~present.get(cabinet, 0)).bit_count()
             rooms[cabinet] = CabinetCapacity(most, whole.bit_count(), started, retained)
     takes = distribute(
-        rooms, request.nodes, spares, cell=request.cabinet_block, block=request.supernode_block,
+        rooms, request.nodes, spares, cabinet_block=request.cabinet_block, supernode_block=request.supernode_block,
         most=limit if domain > 1 else index.shape.nodes_per_supernode, cabinets=index.cabinets,
     )  # fmt: skip
     if takes is None:

@@ -118,7 +118,9 @@ def _with_promoted(index: FreeCapacityIndex, place: Placement, spares: Sequence[
     return normalise(index, found)
 
 
-def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
+def replace(
+    ledger: LedgerState, name: str, node: int, excluded_nodes: frozenset[int] = frozenset()
+) -> Placement | None:
     """Give up a member or spare, with everything else it has on that node: a spare takes over, or else a free node.
 
     A spare that is given up is replaced by a free node. No other member moves. ValueError if it has nothing on that
@@ -133,7 +135,7 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
     kept = repair.without_node(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)
-    with nodes_closed(index, avoid | {node}), hide_reservations(ledger, request):
+    with nodes_closed(index, excluded_nodes | {node}), hide_reservations(ledger, request):
         if not used_nodes(index, kept):
             return choose_unreserved(ledger, request)
         if node in members_of(index, old):
@@ -229,13 +231,14 @@ def _with_members(
     return found
 
 
-def _with_larger_parts(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
-    """Each part enlarged on its node to `per` NPUs, its own dies among them; None if a node is full or closed."""
+def _with_larger_parts(index: FreeCapacityIndex, place: Placement, npus_per_node: float) -> Placement | None:
+    """Each part enlarged on its node to `npus_per_node` NPUs, its own dies among them; None if a node is full or
+    closed."""
     found = copy_placement(place)
     found.parts = []
     whole: set[int] = set()
     for node, dies in place.parts:
-        wider = _larger_part(index.dies[node], dies, per)
+        wider = _larger_part(index.dies[node], dies, npus_per_node)
         if wider is None or (wider != dies and not index.up[node]):
             return None
         if wider == index.shape.dies:
@@ -246,12 +249,12 @@ def _with_larger_parts(index: FreeCapacityIndex, place: Placement, per: float) -
     return found
 
 
-def _larger_part(free: int, own: int, per: float) -> int | None:
-    if own.bit_count() == int(2 * per):
+def _larger_part(free: int, own: int, npus_per_node: float) -> int | None:
+    if own.bit_count() == int(2 * npus_per_node):
         return own
     pairs = own & EVEN | own >> 1 & EVEN  # the NPUs of which it has any die
     both = (free | own) & (free | own) >> 1 & EVEN
-    left = int(per) - pairs.bit_count()
+    left = int(npus_per_node) - pairs.bit_count()
     if pairs & ~both or left < 0:
         return None
     others = both & ~pairs

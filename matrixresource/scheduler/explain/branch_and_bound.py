@@ -112,14 +112,14 @@ def greedy_evacuation(ledger: LedgerState, request: PlacementRequest, first: int
         scope.start,
         scope.stop,
     )
-    per = request.npus_per_node if parts else inf  # where there is room for a part, nobody has to leave
+    npus_per_node = request.npus_per_node if parts else inf  # where there is room for a part, nobody has to leave
     for name in set().union(*ledger.tenants[low:high]):
         allocation = ledger.allocations[name]
         place = allocation.place
         here = place.whole + place.spares if place.spares else place.whole
         if len(here) > 1 or (here and here[0][0] not in scope):
             here = [entry for entry in here if low <= entry[0] < high]
-        some = [node for node, _ in place.parts if first <= node < first + size and free[node] < per]
+        some = [node for node, _ in place.parts if first <= node < first + size and free[node] < npus_per_node]
         count = len(some)
         for _, mask in here:
             count += mask.bit_count()
@@ -153,7 +153,7 @@ def greedy_evacuation(ledger: LedgerState, request: PlacementRequest, first: int
     for name in set().union(*(ledger.tenants[cabinet] for cabinet in cabinets)):
         place = ledger.allocations[name].place
         mine = [c * nodes + o for c, mask in place.whole + place.spares if c in cabinets for o in offsets(mask)]
-        mine += [node for node, _ in place.parts if free[node] < per]
+        mine += [node for node, _ in place.parts if free[node] < npus_per_node]
         if any(node - first in chosen for node in mine):
             found.add(name)
     return found, bound

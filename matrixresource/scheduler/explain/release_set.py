@@ -179,11 +179,13 @@ def _release_on_one_node(ledger: LedgerState, request: PlacementRequest) -> Rele
     return ReleaseSet(tuple(sorted(best)), cost, len(nodes) == in_use) if best else None
 
 
-def _has_room_without(index: FreeCapacityIndex, here: Holders, node: int, names: tuple[str, ...], per: float) -> bool:
+def _has_room_without(
+    index: FreeCapacityIndex, here: Holders, node: int, names: tuple[str, ...], npus_per_node: float
+) -> bool:
     dies = index.dies[node]
     for name in names:
         dies |= here[node][name] & ~index.faulty_dies.get(node, 0)
-    return has_npus(dies, per)
+    return has_npus(dies, npus_per_node)
 
 
 # ---- any rules

@@ -33,28 +33,28 @@ class SupernodeCells:
     """The cells of one supernode in the order in which they are taken: the cheapest, then where members are, then in
     the cabinet with the most room. `whole_left` is the number of whole nodes left, by the number of members."""
 
-    def __init__(self, rooms: dict[int, CabinetCapacity], cell: int, step: int, most: int) -> None:
-        self.cell = cell
-        self.start = {cabinet: -(-room.present // cell) * cell for cabinet, room in rooms.items()}
+    def __init__(self, rooms: dict[int, CabinetCapacity], cabinet_block: int, step: int, most: int) -> None:
+        self.cabinet_block = cabinet_block
+        self.start = {cabinet: -(-room.present // cabinet_block) * cabinet_block for cabinet, room in rooms.items()}
         self.is_possible = all(self.start[cabinet] <= room.members_max for cabinet, room in rooms.items())
         least = sum(self.start.values())
         cells = sorted(
             (
-                used_whole_nodes(room, count + cell) - used_whole_nodes(room, count),
+                used_whole_nodes(room, count + cabinet_block) - used_whole_nodes(room, count),
                 not room.present,
                 -room.members_max,
                 cabinet,
             )
             for cabinet, room in rooms.items()
-            for count in range(self.start[cabinet], room.members_max - cell + 1, cell)
+            for count in range(self.start[cabinet], room.members_max - cabinet_block + 1, cabinet_block)
         )
         self.order = [cabinet for *_, cabinet in cells]
         first = sum(used_whole_nodes(room, self.start[cabinet]) for cabinet, room in rooms.items())
         used = list(accumulate((cost for cost, *_ in cells), initial=first))
         whole = sum(room.whole for room in rooms.values())
-        reach = min(most, least + cell * len(cells))
+        reach = min(most, least + cabinet_block * len(cells))
         self.whole_left = {
-            count: whole - used[(count - least) // cell] if count else 0
+            count: whole - used[(count - least) // cabinet_block] if count else 0
             for count in range(-(-least // step) * step, reach + 1, step)
         }
         self.members_min = least
@@ -63,8 +63,8 @@ class SupernodeCells:
     def members(self, count: int) -> dict[int, int]:
         """Members by cabinet, for a count that `whole_left` covers."""
         found = dict(self.start)
-        for cabinet in self.order[: (count - self.members_min) // self.cell]:
-            found[cabinet] += self.cell
+        for cabinet in self.order[: (count - self.members_min) // self.cabinet_block]:
+            found[cabinet] += self.cabinet_block
         return {cabinet: members for cabinet, members in found.items() if members}
 
 
@@ -78,8 +78,8 @@ def distribute(
     wanted: int,
     spares: int | None,
     *,
-    cell: int,
-    block: int,
+    cabinet_block: int,
+    supernode_block: int,
     most: int,
     cabinets: int,
 ) -> dict[int, int] | None:
@@ -88,11 +88,11 @@ def distribute(
     If `spares` is None, as many as possible are left. `most` is the limit for one supernode, which has `cabinets`
     cabinets.
     """
-    step = lcm(cell, block)
+    step = lcm(cabinet_block, supernode_block)
     by_supernode: dict[int, dict[int, CabinetCapacity]] = {}
     for cabinet, room in rooms.items():
         by_supernode.setdefault(cabinet // cabinets, {})[cabinet] = room
-    rows = [SupernodeCells(cabinet_rooms, cell, step, most) for cabinet_rooms in by_supernode.values()]
+    rows = [SupernodeCells(cabinet_rooms, cabinet_block, step, most) for cabinet_rooms in by_supernode.values()]
     if wanted % step or any(not row.is_possible or not row.whole_left for row in rows):
         return None
     rows = [row for row in rows if max(row.whole_left)]  # the others get neither members nor spares

@@ -162,8 +162,8 @@ def choose_leaving_spares(
             rooms,
             request.nodes,
             request.spares,
-            cell=request.cabinet_block,
-            block=request.supernode_block,
+            cabinet_block=request.cabinet_block,
+            supernode_block=request.supernode_block,
             most=most,
             cabinets=cabinets,
         )
@@ -230,13 +230,13 @@ def spread_limit(index: FreeCapacityIndex, rule: DomainConstraint | None) -> tup
 
 
 def pack_nodes(
-    free: dict[int, int], wanted: int, limit: int, domain: int, index: FreeCapacityIndex, cell: int = 1
+    free: dict[int, int], wanted: int, limit: int, domain: int, index: FreeCapacityIndex, cabinet_block: int = 1
 ) -> list[tuple[int, int]] | None:
     """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, partly used nodes before free ones.
 
-    At most `limit` in a domain of `domain` cabinets; in each cabinet a multiple of `cell`.
+    At most `limit` in a domain of `domain` cabinets; in each cabinet a multiple of `cabinet_block`.
     """
-    room = {cabinet: min(mask.bit_count(), limit) // cell * cell for cabinet, mask in free.items()}
+    room = {cabinet: min(mask.bit_count(), limit) // cabinet_block * cabinet_block for cabinet, mask in free.items()}
     taken_of: dict[int, int] = {}
     if domain > 1 and limit < wanted:
         domains = {cabinet // domain for cabinet in room}
@@ -250,7 +250,7 @@ def pack_nodes(
         if domain > 1:
             for cabinet in waiting:
                 left = limit - taken_of.get(cabinet // domain, 0)
-                room[cabinet] = min(free[cabinet].bit_count(), left) // cell * cell
+                room[cabinet] = min(free[cabinet].bit_count(), left) // cabinet_block * cabinet_block
             waiting = [c for c in waiting if room[c] > 0]
             waiting.sort(key=lambda c: (-room[c], free[c].bit_count(), c))
         if not waiting:
@@ -327,8 +327,11 @@ def choose_over_supernodes(ledger: LedgerState, request: PlacementRequest, allow
     for supernode in range(shape.supernodes):
         scope = range(supernode * shape.cabinets, (supernode + 1) * shape.cabinets)
         frees[supernode] = free_nodes(index, request, scope, allowed)
-    cell, each = request.cabinet_block, limit if domain == 1 else index.nodes
-    room = {s: sum(min(m.bit_count(), each) // cell * cell for m in free.values()) for s, free in frees.items()}
+    cabinet_block, each = request.cabinet_block, limit if domain == 1 else index.nodes
+    room = {
+        s: sum(min(m.bit_count(), each) // cabinet_block * cabinet_block for m in free.values())
+        for s, free in frees.items()
+    }
     if domain > 1:
         room = {s: min(r, limit) for s, r in room.items()}
     place = _fill_roomiest_first(index, request, frees, room)

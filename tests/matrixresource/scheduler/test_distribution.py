@@ -58,7 +58,9 @@ def test_members_are_distributed_whenever_possible(
     for effort in (block_distribution.DIVISIONS_MAX, 0):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(block_distribution, "DIVISIONS_MAX", effort)
-            found = distribute(rooms, wanted, spares, cell=cell, block=block, most=9, cabinets=CABINETS)
+            found = distribute(
+                rooms, wanted, spares, cabinet_block=cell, supernode_block=block, most=9, cabinets=CABINETS
+            )
         if found is not None:
             assert sound(found)
             assert left(rooms, found) >= spares

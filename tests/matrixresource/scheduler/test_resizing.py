@@ -155,7 +155,7 @@ def test_replacement_by_spare_then_free_node_then_none() -> None:
     assert place == Placement(whole=[(0, 0b110)])
     again = ledger.replace("it", 1)
     assert again == Placement(whole=[(0, 0b101)])
-    assert ledger.replace("it", 0, avoid=frozenset({1})) is None
+    assert ledger.replace("it", 0, excluded_nodes=frozenset({1})) is None
     assert ledger.allocations["it"].place == again
     assert ledger.refill("it").spares == [(0, 0b010)]
     with pytest.raises(ValueError, match="has nothing on node"):
