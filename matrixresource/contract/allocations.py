@@ -67,9 +67,7 @@ class AllocationRequest(CapacityRequest):
         """The spec as a member of that project would request it again: defaults omitted, the project's own names
         unqualified."""
         affinities = {"affinity": self.affinity, "anti_affinity": self.anti_affinity}
-        shown: dict[str, Any] = {
-            name: each.unqualified_for(project) for name, each in affinities.items() if each is not None
-        }
+        shown: dict[str, Any] = {name: each.shown_to(project) for name, each in affinities.items() if each is not None}
         if self.reservation is not None:
             shown["reservation"] = reference(self.reservation, project)
         own = {"project", "labels", "exclude_nodes", "topology_version"}

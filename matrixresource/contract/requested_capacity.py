@@ -57,7 +57,7 @@ class PlacementPolicy(ApiModel):
     )
 
     @model_validator(mode="after")
-    def _sensible(self) -> PlacementPolicy:
+    def _check_combination(self) -> PlacementPolicy:
         if self.max_per_domain is not None and self.policy != "spread":
             raise ValueError("maxPerDomain is only valid with policy spread")
         levels = [block.level for block in self.blocks]
@@ -144,7 +144,7 @@ class CapacityRequest(ApiModel):
     REFERENCES: ClassVar[tuple[str, ...]] = ("affinity", "anti_affinity")
 
     @model_validator(mode="after")
-    def _named_memory(self) -> Self:
+    def _check_named_memory(self) -> Self:
         by_node = self.memory_gib_by_node
         if not by_node:
             return self
@@ -161,7 +161,7 @@ class CapacityRequest(ApiModel):
         return self
 
     @model_validator(mode="after")
-    def _one_size(self) -> Self:
+    def _check_size(self) -> Self:
         if self.nodes is not None and self.npus is not None:
             raise ValueError("give either nodes or npus, not both")
         if self.nodes is None and self.npus is None:
