@@ -111,7 +111,7 @@ async def test_the_top_is_the_busiest(stack):
 
 
 async def test_drops_are_seen_where_a_silent_port_is_and_end_when_routes_go_round_it(stack):
-    stack.hardware[NODES[0]].silent["ub-p3-k11"] = 0.0
+    stack.hardware[NODES[0]].unreported_losses["ub-p3-k11"] = 0.0
     stack.traffic.update()
     await heartbeats(stack)
     link = f"{NODES[0]}.ub-p3-k11"
