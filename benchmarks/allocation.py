@@ -71,7 +71,7 @@ def best_fit_over_graph_us(shape: ClusterShape) -> tuple[float, float]:
     rng = random.Random(7)
     graph = networkx.Graph()
     for node in range(shape.all_nodes):
-        graph.add_node(f"sn{node // shape.of_supernode}-n{node}", free=rng.randint(0, 8), up=True)
+        graph.add_node(f"sn{node // shape.nodes_per_supernode}-n{node}", free=rng.randint(0, 8), up=True)
     nodes = graph.nodes
 
     def usual() -> str:

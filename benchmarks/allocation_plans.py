@@ -71,5 +71,5 @@ def generate_refused(ledger: Ledger, rng: random.Random, now: float) -> Iterator
     names = sorted(ledger.allocations)
     while True:
         request = with_constraints(rng, sample_request(rng, ledger.shape, now)[0], names)
-        if possible(ledger.shape, request) and ledger.choose(request) is None:
+        if fits_empty_cluster(ledger.shape, request) and ledger.choose(request) is None:
             yield request

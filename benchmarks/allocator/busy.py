@@ -50,7 +50,9 @@ def sample_request(rng: random.Random, shape: ClusterShape, now: float) -> tuple
     stay = rng.lognormvariate(8.0, 1.2)
     nodes, per = (npus // 8, 8) if npus >= 8 else (1, npus)
     within = rng.choice(["", "", "cabinet" if nodes <= shape.nodes else "supernode"])
-    return PlacementRequest(min(nodes, shape.of_supernode), per, within, lease_end=now + stay * rng.uniform(1, 3)), stay
+    return PlacementRequest(
+        min(nodes, shape.nodes_per_supernode), per, within, lease_end=now + stay * rng.uniform(1, 3)
+    ), stay
 
 
 def with_constraints(rng: random.Random, request: PlacementRequest, names: list[str]) -> PlacementRequest:

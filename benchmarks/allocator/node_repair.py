@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from benchmarks.allocator.ledger_verbs import allocations_on, has_room
-from matrixresource.scheduler.changes.relayout import pools_again, relayout
-from matrixresource.scheduler.changes.repair import keeps_rules, without
+from matrixresource.scheduler.changes.relayout import relayout, replace_pools
+from matrixresource.scheduler.changes.repair import satisfies_constraints, without_node
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.bitmasks import lowest
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
@@ -60,7 +60,7 @@ def repaired_placement(ledger: Ledger, name: str, node: int) -> Placement | None
             )
         if found is None and request.supernode_block > 1 and request.npus_per_node == ledger.shape.npus and not ruled:
             found = _with_moved_block(ledger, name, request, kept, cabinet)
-        if found is not None and pools_again(ledger, request, found):
+        if found is not None and replace_pools(ledger, request, found):
             return found
     again = choose_unreserved(ledger, request)
     if again is None and request.spares:
@@ -108,7 +108,7 @@ def _with_replacement(
             free += [cabinet * nodes + o for o in index.offsets(mask)]
     own = {c * nodes + o for c, mask in kept.spares for o in index.offsets(mask)}
     for node in sorted(set(free) - members - own, key=far):
-        if keeps_rules(ledger, request, members, node):
+        if satisfies_constraints(ledger, request, members, node):
             return _with_member(ledger, request, kept, node)
     return None
 

@@ -51,7 +51,7 @@ class CordonState:
 
 def other_owners(node: NodeView) -> list[str]:
     """Owners of a node's cordons other than Kubernetes users; a closed state of the node counts as one."""
-    state = [node.state.lower()] if node.state in KEPT_OUT else []
+    state = [node.state.lower()] if node.state in OUT_OF_SERVICE_STATES else []
     return sorted({*node.cordoned_by, *state} - {KUBERNETES})
 
 
