@@ -32,8 +32,8 @@ class Relocations:
 
     def begin(self, session: Session, allocation: AllocationRow, request: RelocateRequest) -> None:
         """Take the successor. Repeated, it finds what was begun or has ended. Raises Conflict, InvalidField."""
-        held = {node.node_name: node for node in self._store.allocated_to(session, allocation.name)}
-        member, target = held.get(request.node), held.get(request.to)
+        own_nodes = {node.node_name: node for node in self._store.allocated_to(session, allocation.name)}
+        member, target = own_nodes.get(request.node), own_nodes.get(request.to)
         if member is None and target is not None and target.role == "member":
             return
         allocation_request = self._ledger.ledger.allocations[allocation.name].request
@@ -43,9 +43,9 @@ class Relocations:
             raise InvalidField(f"{request.node} is not a member of {allocation.name}", field="node")
         if target is not None and target.role == "successor" and target.rank == member.rank:
             return
-        if target is not None or any(node.role == "successor" for node in held.values()):
+        if target is not None or any(node.role == "successor" for node in own_nodes.values()):
             raise Conflict(f"{allocation.name} is already moving; wait for that move to end, or cancel it")
-        self._check_target(session, allocation, request, self._store.node(session, request.to), held)
+        self._check_target(session, allocation, request, self._store.node(session, request.to), own_nodes)
         self._assignments.assign(session, allocation, request.to, "successor", member.rank)
         allocation.moving_to = allocation.request
         self._ledger.refresh(session, allocation)
@@ -56,7 +56,7 @@ class Relocations:
         allocation: AllocationRow,
         request: RelocateRequest,
         target: NodeRow,
-        held: dict[NodeName, NodeRow],
+        own_nodes: dict[NodeName, NodeRow],
     ) -> None:
         """Check the target. Only a plan's own move may use nodes that the plan keeps, or break a constraint until its
         next move."""
@@ -74,7 +74,7 @@ class Relocations:
         if is_promised(ledger, numbers[request.to], ledger.allocations[allocation.name].request.lease_end):
             raise Conflict(f"{request.to} is promised to a reservation", field="to")
         if request.defragmentation is None:
-            others = {numbers[n.name] for n in held.values() if n.role == "member" and n.name != request.node}
+            others = {numbers[n.name] for n in own_nodes.values() if n.role == "member" and n.name != request.node}
             if not satisfies_constraints(
                 ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]
             ):

@@ -152,7 +152,7 @@ to being cleaned."""
 
 def node_state(
     *,
-    held: bool,
+    allocated: bool,
     agent: str,
     health: str,
     status: str | None,
@@ -165,7 +165,7 @@ def node_state(
 ) -> str:
     """The state of a node.
 
-    `held`: by an allocation, or `shared` by several; `agent`: Connected, Stale or Lost; `health`: Healthy,
+    `allocated`: to an allocation, or `shared` by several; `agent`: Connected, Stale or Lost; `health`: Healthy,
     SubHealthy or Unhealthy; `status`: as last reported (None: never); `in_sync`: the report answers the newest spec;
     `parts`: the agent's progress with each allocation's part; `desired`: the requested state, and `task` what the agent
     was asked to do for it; `tolerated`: a failed stage does not take the node out of service. A held node keeps its
@@ -175,20 +175,20 @@ def node_state(
         return RETIRED
     if status is None and desired != QUARANTINED:
         return "Enrolled"
-    if desired == SERVICING and (held or shared):
+    if desired == SERVICING and (allocated or shared):
         return "Draining"
     if desired in (SERVICING, QUARANTINED) or status is None:
         return desired
-    if not held and (agent == "Lost" or health == "Unhealthy"):
+    if not allocated and (agent == "Lost" or health == "Unhealthy"):
         return QUARANTINED
-    if task is not None and not held and not in_sync:
+    if task is not None and not allocated and not in_sync:
         return TASK_STATES[task]
     if status == "Failed" and tolerated:
-        return TASK_STATES[task] if task is not None and not held else "Deploying" if held else "Cleaning"
-    if status == "Clean" and parts and not held and in_sync:
+        return TASK_STATES[task] if task is not None and not allocated else "Deploying" if allocated else "Cleaning"
+    if status == "Clean" and parts and not allocated and in_sync:
         return "Active" if "Active" in parts else "Deploying"
     if status == "Clean":
-        return "Reserved" if held else desired if in_sync else "Cleaning"
-    if not held and (not in_sync or status in _HOLDER_STATUSES):
+        return "Reserved" if allocated else desired if in_sync else "Cleaning"
+    if not allocated and (not in_sync or status in _HOLDER_STATUSES):
         return "Cleaning"
     return _STATE_BY_STATUS[status]

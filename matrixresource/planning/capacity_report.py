@@ -68,7 +68,9 @@ class CapacityReport:
         node_counts: Counter[int] = Counter(number // size for number in self._ledger.numbers.values())
         up: Counter[int] = Counter(number // size for number in self._ledger.numbers.values() if index.up[number])
         places = [allocation.place for allocation in self._ledger.ledger.allocations.values()]
-        held_counts = Counter(number // size for number in set().union(*(used_nodes(index, place) for place in places)))
+        allocated_counts = Counter(
+            number // size for number in set().union(*(used_nodes(index, place) for place in places))
+        )
         spares = Counter(number // size for place in places for number in nodes_in(index, place.spares))
         reserved_counts = Counter(number // size for number in self._reserved_nodes(session))
         shares: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -88,7 +90,7 @@ class CapacityReport:
                         "nodes": node_counts[number],
                         "up": up[number],
                         "free": free,
-                        "allocated": held_counts[number],
+                        "allocated": allocated_counts[number],
                         "spares": spares[number],
                         "kept": reserved_counts[number],
                         "utilisation": _utilisation(shares[number]),

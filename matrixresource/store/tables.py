@@ -203,7 +203,7 @@ class NodeRow(TimedStateRow, Base):
         """Derive the state from what is requested and what was reported; nobody sets it."""
         before = self.state
         self.state = node_state(
-            held=self.holder is not None,
+            allocated=self.holder is not None,
             agent=self.agent,
             health=whole_node_fault(self) or "Healthy",
             status=self.status,

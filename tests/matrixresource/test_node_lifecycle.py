@@ -51,7 +51,7 @@ def test_a_verb_that_is_not_for_a_state_is_refused_with_those_that_are(state):
 def test_a_node_that_several_share_shows_what_they_do_there_whatever_it_was_before(before, parts, expected):
     """Its fault is over, or what was left of it is wiped: nobody checks a node that others are using."""
     after = node_state(
-        held=False, agent="Connected", health="Healthy", status="Clean", in_sync=True, parts=parts, shared=True
+        allocated=False, agent="Connected", health="Healthy", status="Clean", in_sync=True, parts=parts, shared=True
     )
     assert after == expected
     assert after in {before, *NODE_STATES.moves[before]}
@@ -59,12 +59,12 @@ def test_a_node_that_several_share_shows_what_they_do_there_whatever_it_was_befo
 
 @pytest.mark.parametrize("before", ALLOCATED)
 def test_a_node_that_was_released_may_be_seen_next_once_it_is_clean(before):
-    clean = node_state(held=False, agent="Connected", health="Healthy", status="Clean", in_sync=True)
+    clean = node_state(allocated=False, agent="Connected", health="Healthy", status="Clean", in_sync=True)
     assert clean in NODE_STATES.moves[before], "reports in between can be lost"
 
 
 def test_a_node_that_is_recovered_while_it_is_away_is_wiped_before_it_is_checked():
-    after = node_state(held=False, agent="Connected", health="Healthy", status="Cleaning", in_sync=True)
+    after = node_state(allocated=False, agent="Connected", health="Healthy", status="Cleaning", in_sync=True)
     assert after == "Cleaning"
     assert after in NODE_STATES.moves["Quarantined"]
     assert "Verifying" in NODE_STATES.moves[after]

@@ -36,11 +36,11 @@ def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> 
         if missing and not place_spares(index, replace(request, spares=missing), scope, found):
             continue
         inside = range(scope.start * index.nodes, scope.stop * index.nodes)
-        for held, left, wanted, kept in (
+        for current, left, wanted, kept in (
             (old.cpus, index.cpus, request.cpus, found.cpus),
             (old.mem, index.mem, request.mem, found.mem),
         ):
-            free = [(n, min(amount, left[n])) for n, amount in held if n in inside and index.up[n] and left[n]]
+            free = [(n, min(amount, left[n])) for n, amount in current if n in inside and index.up[n] and left[n]]
             kept += trim_amounts(free, wanted, members)
         if not replace_pools(ledger, request, found) or not satisfies(ledger, request, normalise(index, found)):
             continue

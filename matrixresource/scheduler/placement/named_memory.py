@@ -13,11 +13,11 @@ def memory_shortages(
 
     What is `current` was taken from the index and stays; a node that is closed gives no more than that.
     """
-    held = {} if current is None else dict(current.mem)
+    current_gib = {} if current is None else dict(current.mem)
     found: dict[int, tuple[int, int]] = {}
     for node, amount in request.mem_by_node:
-        held_gib = held.get(node, 0)
-        available = held_gib + index.mem[node] if index.up[node] else held_gib
+        own_gib = current_gib.get(node, 0)
+        available = own_gib + index.mem[node] if index.up[node] else own_gib
         if amount > available:
             found[node] = amount, available
     return found
@@ -39,5 +39,7 @@ def resized_memory(index: FreeCapacityIndex, request: PlacementRequest, current:
 
 def kept_memory(request: PlacementRequest, current: Placement) -> Placement:
     """What stays of a placement before anything is added."""
-    held = dict(current.mem)
-    return Placement(mem=[(node, min(held[node], amount)) for node, amount in request.mem_by_node if node in held])
+    current_gib = dict(current.mem)
+    return Placement(
+        mem=[(node, min(current_gib[node], amount)) for node, amount in request.mem_by_node if node in current_gib]
+    )
