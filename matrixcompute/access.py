@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import (
+    ADMIN_EDITABLE,
     ADMINS,
+    EDITABLE,
     EDITORS,
-    ENSURED,
-    MANAGED,
     READ,
     VIEWERS,
     AccessRules,
     ResourceKind,
     Scope,
 )
-from matrixcommon.api.operations import OPERATION_VERBS, drains_of
+from matrixcommon.api.operations import OPERATION_VERBS, drain_kind
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest
 from matrixcompute.autoscaling.policy_view import ScalingPolicyView
@@ -40,7 +40,7 @@ INSTANCES = ResourceKind(
     "instances",
     Scope.PROJECT,
     {
-        **ENSURED,
+        **EDITABLE,
         "POST :retry": EDITORS,
         "POST :resize": EDITORS,
         "POST :move": EDITORS,
@@ -63,13 +63,13 @@ OPERATIONS = ResourceKind(
     holders=("owners",),
     queries=("POST :wait",),
 )
-WORKFLOW_DRAINS = drains_of(WorkflowDrains)
+WORKFLOW_DRAINS = drain_kind(WorkflowDrains)
 EVENTS = ResourceKind("events", Scope.PROJECT, {"LIST": VIEWERS}, view=EventView, row=EventRow)
 FAULTS = ResourceKind("faults", Scope.PHYSICAL, READ, view=DetectedFault, row=FaultRow, holders=("instance",))
 SCALING_POLICIES = ResourceKind(
     "scaling-policies",
     Scope.PROJECT,
-    ENSURED,
+    EDITABLE,
     request=ScalingPolicyRequest,
     view=ScalingPolicyView,
     row=ScalingPolicyRow,
@@ -77,7 +77,7 @@ SCALING_POLICIES = ResourceKind(
 MAINTENANCES = ResourceKind(
     "maintenances",
     Scope.PHYSICAL,
-    {**MANAGED, "POST :pause": ADMINS, "POST :resume": ADMINS, "POST :abort": ADMINS},
+    {**ADMIN_EDITABLE, "POST :pause": ADMINS, "POST :resume": ADMINS, "POST :abort": ADMINS},
     request=MaintenanceRequest,
     view=MaintenanceView,
     row=MaintenanceRow,
@@ -86,7 +86,7 @@ MAINTENANCES = ResourceKind(
 DISRUPTION_BUDGETS = ResourceKind(
     "disruption-budgets",
     Scope.PHYSICAL,
-    MANAGED,
+    ADMIN_EDITABLE,
     request=DisruptionBudgetRequest,
     view=DisruptionBudgetView,
     row=DisruptionBudgetRow,
@@ -94,17 +94,17 @@ DISRUPTION_BUDGETS = ResourceKind(
 RECOVERY_POLICIES = ResourceKind(
     "recovery-policies",
     Scope.PROJECT,
-    ENSURED,
+    EDITABLE,
     request=RecoveryPolicyRequest,
     view=RecoveryPolicyView,
     row=RecoveryPolicyRow,
 )
 RECOVERY_RULES = ResourceKind("recovery-rules", Scope.SERVICE, {"LIST": VIEWERS}, view=RecoveryRuleView)
-SCENARIOS = ResourceKind("scenarios", Scope.PHYSICAL, MANAGED, request=ScenarioRequest, view=ScenarioView)
+SCENARIOS = ResourceKind("scenarios", Scope.PHYSICAL, ADMIN_EDITABLE, request=ScenarioRequest, view=ScenarioView)
 SCENARIO_RUNS = ResourceKind(
     "scenario-runs",
     Scope.PHYSICAL,
-    {**MANAGED, "CREATE": ADMINS, "POST :stop": ADMINS},
+    {**ADMIN_EDITABLE, "CREATE": ADMINS, "POST :stop": ADMINS},
     request=ScenarioRunRequest,
     view=ScenarioRunView,
     row=ScenarioRunRow,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matrixcommon.api.client import ServiceClient, at, list_all
+from matrixcommon.api.client import ServiceClient, list_all, resource_path
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.link_reports import LinkReport, LinkReportAnswer
 from matrixlink.contract.slices import SliceRequest, SliceView
@@ -15,18 +15,18 @@ class LinkClient(ServiceClient):
 
     async def admit(self, name: str, request: SliceRequest, validate_only: bool = False) -> SliceView:
         """Admit a slice or change it; repeating the same spec changes nothing."""
-        return await self._ask(SliceView, "PUT", at("slices", name), request, validate_only=validate_only)
+        return await self._ask(SliceView, "PUT", resource_path("slices", name), request, validate_only=validate_only)
 
     async def program(self, name: str) -> SliceView:
         """Have the members' agents program the present generation."""
-        return await self._ask(SliceView, "POST", at("slices", name, ":program"))
+        return await self._ask(SliceView, "POST", resource_path("slices", name, ":program"))
 
     async def withdraw(self, name: str) -> bool:
         """Request the withdrawal; return True once the slice is gone."""
-        return await self._delete(at("slices", name))
+        return await self._delete(resource_path("slices", name))
 
     async def find_slice(self, name: str) -> SliceView | None:
-        return await self._find(SliceView, at("slices", name))
+        return await self._find(SliceView, resource_path("slices", name))
 
     async def slices(self, filter: str | None = None) -> list[SliceView]:
         return await self._all(SliceView, "slices", filter)
@@ -40,18 +40,20 @@ class LinkClient(ServiceClient):
 
     async def ensure_drain(self, name: str, elements: list[str], reason: str) -> DrainView:
         """Take these elements out of use, make before break."""
-        return await self._ask(DrainView, "PUT", at("drains", name), {"elements": elements, "reason": reason})
+        return await self._ask(
+            DrainView, "PUT", resource_path("drains", name), {"elements": elements, "reason": reason}
+        )
 
     async def find_drain(self, name: str) -> DrainView | None:
-        return await self._find(DrainView, at("drains", name))
+        return await self._find(DrainView, resource_path("drains", name))
 
     async def delete_drain(self, name: str) -> bool:
         """Return the drain's elements to service; True once the drain is gone."""
-        return await self._delete(at("drains", name))
+        return await self._delete(resource_path("drains", name))
 
     async def fabric_view(self, instance: str) -> FabricView | None:
         """What an instance may use on all its planes now; None while it has no slice."""
-        return await self._find(FabricView, at("fabric-views", instance))
+        return await self._find(FabricView, resource_path("fabric-views", instance))
 
     async def report(self, reports: list[LinkReport]) -> list[LinkReportAnswer]:
         return await self._report(LinkReportAnswer, "/v1/link-reports", reports)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from matrixcommon.api.client import ServiceClient, WatchEvent, at, call
+from matrixcommon.api.client import ServiceClient, WatchEvent, call, resource_path
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
@@ -20,7 +20,7 @@ class ResourceClient(ServiceClient):
     async def _allocation(
         self, method: str, name: str, verb: str = "", body: Any = None, validate_only: bool = False
     ) -> AllocationView:
-        path = at("allocations", name, verb)
+        path = resource_path("allocations", name, verb)
         return await self._ask(AllocationView, method, path, body, validate_only=validate_only)
 
     async def nodes(self, filter: str | None = None) -> list[NodeView]:
@@ -28,7 +28,7 @@ class ResourceClient(ServiceClient):
 
     async def cordon(self, node: str, by: str, cordoned: bool = True) -> NodeView:
         """Set or lift one owner's cordon."""
-        path = at("nodes", node, ":cordon" if cordoned else ":uncordon")
+        path = resource_path("nodes", node, ":cordon" if cordoned else ":uncordon")
         return NodeView.model_validate(await call(self._http, "POST", path, params={"by": by}))
 
     async def cordon_all(self, nodes: Sequence[str], by: str, cabinets: Sequence[str] = ()) -> list[NodeName]:
@@ -39,13 +39,13 @@ class ResourceClient(ServiceClient):
     async def call_node_verb(self, node: str, verb: str, reason: str, firmware: str | None = None) -> NodeView:
         """Call one of a node's verbs: service, recover, update to a firmware ..."""
         body = {"reason": reason} | ({"firmware": firmware} if firmware is not None else {})
-        return await self._ask(NodeView, "POST", at("nodes", node, f":{verb}"), body)
+        return await self._ask(NodeView, "POST", resource_path("nodes", node, f":{verb}"), body)
 
     async def allocations(self) -> list[AllocationView]:
         return await self._all(AllocationView, "allocations")
 
     async def find_allocation(self, name: str) -> AllocationView | None:
-        return await self._find(AllocationView, at("allocations", name))
+        return await self._find(AllocationView, resource_path("allocations", name))
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
         return await self._allocation("PUT", name, "", request, validate_only)
@@ -82,7 +82,7 @@ class ResourceClient(ServiceClient):
 
     async def release(self, name: str) -> bool:
         """Request the release; return True once the allocation is gone."""
-        return await self._delete(at("allocations", name))
+        return await self._delete(resource_path("allocations", name))
 
     async def topology_version(self) -> str:
         """The name of the newest version; empty before the first."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 import time
 
-from matrixcommon.native.build import Failed, build, missing
-from matrixcommon.native.loader import folder_for
+from matrixcommon.native.build import BuildFailed, build, missing_requirements
+from matrixcommon.native.loader import build_folder
 from matrixresource.scheduler import ALLOCATOR, FORM
 
 EXIT_CANNOT_COMPILE = 3
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> int:
     started, exists = time.monotonic(), folder_for(ALLOCATOR).exists()
     try:
         target = build(ALLOCATOR)
-    except (Failed, OSError) as error:
+    except (BuildFailed, OSError) as error:
         print(f"the allocator could not be compiled: {error}", file=sys.stderr)
         return 1
     print(f"the allocator is compiled {'already' if exists else f'in {time.monotonic() - started:.0f} s'}: {target}")

@@ -6,7 +6,7 @@ import asyncio
 
 import looptime
 
-from matrixcommon.model.clock import Steady
+from matrixcommon.model.clock import FixedSpeedClock
 from services.testing.clocks import InlineExecutor, LoopClock
 
 __all__ = ["NOOP_CYCLES", "InlineExecutor", "FixedClock", "LoopClock", "StandingClock", "virtual_loop"]
@@ -21,7 +21,7 @@ def virtual_loop() -> asyncio.AbstractEventLoop:
     return looptime.new_event_loop(noop_cycles=NOOP_CYCLES)
 
 
-class FixedClock(Steady):
+class FixedClock(FixedSpeedClock):
     """A clock that stands until it is moved: for tables of pure decisions."""
 
     def __init__(self, at: float = 1_750_000_000.0) -> None:
@@ -38,7 +38,7 @@ class FixedClock(Steady):
         return seconds
 
 
-class StandingClock(Steady):
+class StandingClock(FixedSpeedClock):
     """Another clock's time, which sleeping does not move: who sleeps does so until something else wakes it."""
 
     def __init__(self, clock: FixedClock) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import PAGE_SIZE, call, refusal_in
+from matrixcommon.api.client import PAGE_SIZE, call, error_from
 from matrixcommon.model.resource_key import key_of
 
 Item = dict[str, Any]
@@ -121,5 +121,5 @@ def fetch_over_http(urls: Mapping[str, str], token: str = "", services: Iterable
                 return end.value
             shown = http.get(urls[service].rstrip("/") + path, params=params)
             if shown.status_code >= 400:
-                raise refusal_in(shown)
+                raise error_from(shown)
             answer = shown.json()

@@ -10,7 +10,7 @@ from infer_workload.contract.caches import CacheMemoryView
 from infer_workload.contract.load import LoadRequest
 from infer_workload.contract.roles import DrainView, ScaleView
 from matrixcommon.model.empty import empty_dict, empty_list
-from matrixcommon.model.resource_key import reference
+from matrixcommon.model.resource_key import reference_to
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole nodes of 8 NPUs")]
@@ -143,7 +143,7 @@ class DeploymentRequest(DeploymentShape):
 
     def shown_to(self, project: str) -> Self:
         """The same, with the instance's name shortened if it is the project's own."""
-        return self.model_copy(update={"instance": reference(self.instance, project)})
+        return self.model_copy(update={"instance": reference_to(self.instance, project)})
 
 
 class PoolsView(ApiModel):

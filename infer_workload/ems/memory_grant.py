@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infer_workload.contract.caches import CacheMemoryView
-from matrixcommon.model.quantities import counted
-from matrixcommon.model.resource_key import name_of, sibling
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.resource_key import name_of, sibling_key
 
 GIB = 1 << 30
 GRANTED = "Granted"
@@ -15,7 +15,7 @@ GRANTED = "Granted"
 
 def allocation_key(deployment: str) -> str:
     """The key of a deployment's allocation."""
-    return sibling(deployment, f"{name_of(deployment)}-ems")
+    return sibling_key(deployment, f"{name_of(deployment)}-ems")
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import Arrival, blocks_of, generate, read_trace
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 
 PROGRESS_EVERY = 200
 COLLECT_EVERY = 50_000
@@ -70,7 +70,7 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
         fabric = fabric.with_contention(TrialContention(trial, tuple(fabric.nodes), machine))
     deployment = lay_out(fabric, model, machine, trial.shape())
     if trial.half_lanes > (has := len(deployment.pools.decode)):
-        why = f"{counted(trial.half_lanes, 'decode node')} cannot lose half of their lanes: the layout has {has}"
+        why = f"{pluralized(trial.half_lanes, 'decode node')} cannot lose half of their lanes: the layout has {has}"
         raise DoesNotFit(why, [{"domain": HALF_LANES, "needs": trial.half_lanes, "has": has}])
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
     if lost:
@@ -135,7 +135,7 @@ def replay(
         progress(count, count, engine.now)
     if limits:
         long = f"prompt and answer exceed {min(limits):,} tokens, the context length on a decode die"
-        notes.append(f"{counted(len(limits), 'request')} refused: {long}")
+        notes.append(f"{pluralized(len(limits), 'request')} refused: {long}")
     report = report_of(engine, finished, workload, seed, len(limits), notes, objectives)
     return Outcome(report, finished)
 
@@ -146,7 +146,7 @@ def lose_decode_node(engine: Engine) -> str:
     requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     return (
         f"{node} was lost at {engine.now:.1f} s: decode paused for {change.pause_s:.1f} s and continued as "
-        f"EP{change.deployment.decode_dies}; {counted(requeued, 'request')} requeued"
+        f"EP{change.deployment.decode_dies}; {pluralized(requeued, 'request')} requeued"
     )
 
 

@@ -13,7 +13,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 
 LOSS_AT_S = 60.0
 
@@ -37,7 +37,7 @@ def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
         prefill, decode = pools.prefill_nodes + moved, len(pools.decode) - moved
         if min(prefill, decode) < 1:
             raise InvalidField(
-                f"{counted(trial.nodes, 'node')} are too few to move a prefill instance", field="--nodes"
+                f"{pluralized(trial.nodes, 'node')} are too few to move a prefill instance", field="--nodes"
             )
         return {"prefill": prefill * NPUS_PER_NODE, "decode": decode * NPUS_PER_NODE}
 

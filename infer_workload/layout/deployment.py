@@ -24,7 +24,7 @@ from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.prefill import PrefillTiming
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 
 SIZES = ("prefill_npus", "decode_npus", "caching_nodes")
 """The fields of a spec that decide which nodes have which role."""
@@ -275,7 +275,7 @@ def _sizes_for_scale(
     """Nodes for (prefill, decode) as an autoscaler requests; nodes keep their roles as far as that allows."""
     if len(nodes) < 2:
         raise DoesNotFit(
-            f"the instance has {counted(len(nodes), 'usable node')}, the pools need 2",
+            f"the instance has {pluralized(len(nodes), 'usable node')}, the pools need 2",
             [{"domain": "nodes", "needs": 2, "has": len(nodes)}],
         )
     usable = set(nodes)

@@ -18,7 +18,7 @@ from infer_workload.contract.roles import DrainRequest, DrainView
 from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, with_fabric
 from infer_workload.layout.recovery import LayoutChange, plan_change, plan_scale_out
 from infer_workload.timing.fabric import Fabric
-from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.quantities import parse_timestamp, timestamp
 
 NO_POOLS = Pools((), (), ())
 
@@ -48,7 +48,7 @@ class Drain:
     def from_row(cls, row: dict[str, Any]) -> Drain:
         """A drain from its stored row. It counts as drained, as nothing runs after a restart."""
         view = DrainView.from_stored(row)
-        until, at_start, absent = from_timestamp(view.deadline_at), view.requests_at_start, frozenset(view.absent)
+        until, at_start, absent = parse_timestamp(view.deadline_at), view.requests_at_start, frozenset(view.absent)
         return cls(frozenset(view.nodes), until, True, at_start, view.by, absent)
 
     def view(self, requests: int = 0) -> DrainView:

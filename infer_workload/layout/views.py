@@ -8,7 +8,7 @@ from infer_workload.contract.deployments import PoolsView
 from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.deployment import Deployment, Pools
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 
 
 def pools_view(deployment: Deployment, cache: ContextCache) -> PoolsView:
@@ -49,15 +49,15 @@ def pools_of(roles: Mapping[str, str], nodes_per_prefill_instance: int) -> Pools
 
 def requeued_text(requeued: int) -> str:
     """The addition to the reason of a layout change."""
-    return f"; {counted(requeued, 'request')} requeued" if requeued else ""
+    return f"; {pluralized(requeued, 'request')} requeued" if requeued else ""
 
 
 def prefill_text(instances: int) -> str:
-    return f"prefill continues with {counted(instances, 'instance')}"
+    return f"prefill continues with {pluralized(instances, 'instance')}"
 
 
 def layout_text(view: PoolsView) -> str:
     return (
-        f"prefill on {counted(view.prefill_instances, 'instance')} with {view.prefill_npus} NPUs, "
+        f"prefill on {pluralized(view.prefill_instances, 'instance')} with {view.prefill_npus} NPUs, "
         f"decode on {view.decode_npus} NPUs (EP{view.decode_dies})"
     )

@@ -9,13 +9,13 @@ from fastapi import APIRouter, Query, Response
 from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.metering.contract import BUCKETS_S, Bucket, UsageLimitRequest, UsageLimitView, UsageView
 from infer_workload.metering.service import UsageService
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import from_timestamp, timestamp
-from matrixcommon.model.resource_key import reference
+from matrixcommon.model.quantities import parse_timestamp, timestamp
+from matrixcommon.model.resource_key import reference_to
 
 GROUPS = ("key", "deployment", "model")
 
@@ -70,7 +70,7 @@ def _moment(field: str, text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        return from_timestamp(text)
+        return parse_timestamp(text)
     except ValueError as wrong:
         why = f"{text[:40]!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
         raise InvalidField(why, field=field) from wrong
@@ -79,7 +79,7 @@ def _moment(field: str, text: str | None) -> float | None:
 def _view(row: dict[str, Any], width: int | None) -> UsageView:
     project = row["project"]
     if "deployment" in row:
-        row["deployment"] = reference(row["deployment"], project)
+        row["deployment"] = reference_to(row["deployment"], project)
     parts = [row[name] for name in GROUPS if name in row]
     at = row.pop("bucket", None)
     if at is not None and width is not None:

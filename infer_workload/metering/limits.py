@@ -14,7 +14,7 @@ from math import ceil, floor
 from infer_workload.metering.contract import UsageLimitRequest, UsedView
 from infer_workload.metering.tables import DAY_S, MINUTE_S, Account
 from matrixcommon.model.errors import InvalidField, RateLimitExceeded, TooManyRequests, UsageQuotaExceeded
-from matrixcommon.model.quantities import counted, timestamp
+from matrixcommon.model.quantities import pluralized, timestamp
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 
 WINDOWS_S = {"minute": MINUTE_S, "day": DAY_S}
@@ -73,7 +73,8 @@ class UsageLimit:
         where = name_of(self.name)
         if self.spec.requests_in_flight is not None and self.in_flight >= self.spec.requests_in_flight:
             raise RateLimitExceeded(
-                f"limit {where} allows {counted(self.spec.requests_in_flight, 'request')} in flight, which is reached",
+                f"limit {where} allows {pluralized(self.spec.requests_in_flight, 'request')} in flight, "
+                "which is reached",
                 field="requestsInFlight",
                 retry_after_s=1.0,
             )
@@ -85,7 +86,7 @@ class UsageLimit:
             used, asked = self.used(unit, width), tokens if unit == "tokens" else 1
             if unit == "tokens" and asked > most:  # would not fit an empty window either
                 raise InvalidField(
-                    f"limit {where} allows {counted(most, 'token')} per {width}, and this request may use {asked}; "
+                    f"limit {where} allows {pluralized(most, 'token')} per {width}, and this request may use {asked}; "
                     "shorten the prompt or lower max_tokens",
                     field="max_tokens",
                 )
@@ -93,7 +94,7 @@ class UsageLimit:
                 window = self.windows[width]
                 refused: type[TooManyRequests] = UsageQuotaExceeded if width == "day" else RateLimitExceeded
                 raise refused(
-                    f"limit {where} allows {counted(most, unit.removesuffix('s'))} per {width}: "
+                    f"limit {where} allows {pluralized(most, unit.removesuffix('s'))} per {width}: "
                     f"{used} used or reserved, {asked} more requested",
                     field=alias,
                     retry_after_s=max(1.0, ceil((window.ends_at - now) / scale)),

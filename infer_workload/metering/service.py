@@ -22,7 +22,7 @@ from infer_workload.metering.tables import (
     used_since,
 )
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.resource_key import project_of
 from matrixcommon.persistence.database_session import Database, find
 
@@ -50,7 +50,7 @@ class UsageService:
 
     def ensure(self, name: str, request: UsageLimitRequest, *, validate_only: bool = False) -> UsageLimitView:
         """Create or update a limit. Earlier usage in its windows counts, and so do requests in flight."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         with self.records.transaction(dry=validate_only) as session:
             row = session.get(UsageLimitRow, name)
             if row is None:

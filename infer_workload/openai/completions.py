@@ -33,7 +33,7 @@ from infer_workload.serving.live.admission import wall_s
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.routing import Offer, candidates, offers
 from infer_workload.serving.service import Serving
-from matrixcommon.api.authorization import GUARDED, Caller, CallerOf
+from matrixcommon.api.authorization import GUARDED, Caller, RequestCaller
 from matrixcommon.api.deferred_route import DeferredRoute
 from matrixcommon.model.errors import Malformed, MatrixError, NotFound, Overloaded, Unavailable
 
@@ -69,24 +69,24 @@ def routes(serving: Serving) -> APIRouter:
         return offers(serving.live.values(), caller.project, caller.sees)
 
     @api.get("/v1/models", responses=REFUSED)
-    async def models(caller: CallerOf) -> dict[str, Any]:
+    async def models(caller: RequestCaller) -> dict[str, Any]:
         """The names that the caller may give as `model`: the deployments visible to it, and the models they serve."""
         return {"object": "list", "data": [_model(each) for each in offered(caller)]}
 
     @api.get("/v1/models/{name:path}", include_in_schema=False)  # names with slashes, common elsewhere, get this 404
     @api.get("/v1/models/{name}", responses=REFUSED)
-    async def model(name: str, caller: CallerOf) -> Response:
+    async def model(name: str, caller: RequestCaller) -> Response:
         for each in offered(caller):
             if each.id == name:
                 return JSONResponse(_model(each))
         return error_response(NotFound(f"model {name[:80]!r} does not exist", field="model"))
 
     @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages", CHAT))
-    async def chat(request: Request, caller: CallerOf) -> Response:
+    async def chat(request: Request, caller: RequestCaller) -> Response:
         return await _complete(serving, request, Chat, caller)
 
     @api.post("/v1/completions", responses=STREAMED, openapi_extra=_described("prompt", "Why?"))
-    async def text(request: Request, caller: CallerOf) -> Response:
+    async def text(request: Request, caller: RequestCaller) -> Response:
         return await _complete(serving, request, Text, caller)
 
     return api

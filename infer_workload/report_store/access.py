@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from infer_workload.report_store.contract import ReportRequest, ReportView
 from infer_workload.report_store.tables import ReportRow
-from matrixcommon.api.authorization import ENSURED, VIEWERS, ResourceKind, Scope
+from matrixcommon.api.authorization import EDITABLE, VIEWERS, ResourceKind, Scope
 
 REPORTS = ResourceKind(
     "reports",
     Scope.PROJECT,
-    {**ENSURED, "GET /content": VIEWERS, "GET /comparison": VIEWERS},
+    {**EDITABLE, "GET /content": VIEWERS, "GET /comparison": VIEWERS},
     request=ReportRequest,
     view=ReportView,
     row=ReportRow,

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from infer_workload.report_store.access import REPORTS
 from infer_workload.report_store.contract import ReportComparisonView, ReportContentView, ReportRequest, ReportView
 from infer_workload.report_store.service import ReportStore
-from matrixcommon.api.authorization import Caller, CallerOf
+from matrixcommon.api.authorization import Caller, RequestCaller
 from matrixcommon.api.resource_routes import ResourceRoutes
 
 
@@ -38,7 +38,7 @@ def routes(store: ReportStore) -> APIRouter:
     @reports.ask("GET /comparison")
     async def compare_reports(
         name: str,
-        caller: CallerOf,
+        caller: RequestCaller,
         other: Annotated[
             str, Query(alias="with", max_length=127, description="report to compare with, taken as the later one")
         ],

@@ -23,7 +23,7 @@ from infer_workload.report_store.contract import (
 )
 from infer_workload.report_store.tables import ReportContentRow, ReportRow
 from matrixcommon.model.errors import InvalidField, QuotaExceeded
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.persistence.database_session import Database, find
 
@@ -41,7 +41,7 @@ class ReportStore:
 
     def ensure(self, name: str, request: ReportRequest, author: str) -> ReportView:
         """Store a report, replacing one of the same name. Raises QuotaExceeded."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         text = json.dumps(request.model_dump(mode="json", include={"document", "plots", "html"}), separators=(",", ":"))
         with self.records.transaction() as session:
             self._check_bounds(session, name, len(text))

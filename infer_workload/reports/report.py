@@ -14,7 +14,7 @@ from typing import Any
 from infer_workload.engine.engine import Engine
 from infer_workload.reports.served import Served, ServedRequest
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 
 TTFT_OBJECTIVE_S = 2.0
 TPOT_OBJECTIVE_S = 0.050
@@ -98,7 +98,7 @@ class Report:
         return [
             ("workload", self.workload),
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
-                      f"caching on {counted(self.caching_nodes, 'node')}"),
+                      f"caching on {pluralized(self.caching_nodes, 'node')}"),
             ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
                          f"{self.requeued} requeued"),
             ("time", f"{self.duration_s:,.1f} s emulated"),

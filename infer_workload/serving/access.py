@@ -5,8 +5,8 @@ from __future__ import annotations
 from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
 from infer_workload.serving.store import DeploymentRow
 from matrixcommon.api.authorization import (
+    EDITABLE,
     EDITORS,
-    ENSURED,
     USERS,
     VIEWERS,
     ResourceKind,
@@ -18,7 +18,7 @@ DEPLOYMENTS = ResourceKind(
     "deployments",
     Scope.PROJECT,
     {
-        **ENSURED,
+        **EDITABLE,
         "GET /statistics": VIEWERS,
         "GET /load": VIEWERS,
         "GET /context-cache": VIEWERS,

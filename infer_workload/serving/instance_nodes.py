@@ -12,7 +12,7 @@ from infer_workload.serving.ports import ServerMemory
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcommon.model.resource_key import name_of
 
 
@@ -75,7 +75,7 @@ def describe_others(live: LiveDeployment, parts: dict[str, Part], nodes: int) ->
         for name, part in parts.items()
         if name != live.name and part.nodes
     ]
-    return f"of the {counted(nodes, 'node')} of its instance {', '.join(others)}" if others else ""
+    return f"of the {pluralized(nodes, 'node')} of its instance {', '.join(others)}" if others else ""
 
 
 def draining_nodes(deployments: Iterable[LiveDeployment]) -> frozenset[str]:

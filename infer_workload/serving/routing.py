@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from matrixcommon.model.errors import NotFound
-from matrixcommon.model.resource_key import project_of, reference, resolve
+from matrixcommon.model.resource_key import project_of, reference_to, resolve
 
 CanView = Callable[[str], bool]
 

@@ -36,8 +36,8 @@ from infer_workload.timing.calibration import MACHINE, Calibration, load_calibra
 from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
-from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.hardware_names import validate_resource_name
+from matrixcommon.model.quantities import pluralized
 from matrixcommon.model.resource_key import project_of
 
 
@@ -103,7 +103,7 @@ class Serving:
 
         Raises InsufficientCapacity, and changes nothing, if a running deployment cannot be laid out as requested.
         """
-        checked_resource_name(name)
+        validate_resource_name(name)
         live = self.live.get(name)
         check_known(
             request if live is None else with_default_machine(request, live.spec.machine), self.models, self.machines
@@ -317,5 +317,5 @@ def _busy(live: LiveDeployment) -> str:
     """Why the deployment is not idle; empty if it is."""
     running = 0 if live.engine is None else len(live.engine.in_flight)
     if waiting := running + live.activation.waiting:
-        return f"{counted(waiting, 'request')} running or waiting"
+        return f"{pluralized(waiting, 'request')} running or waiting"
     return "built-in load is running" if live.load is not None else ""

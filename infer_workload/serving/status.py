@@ -17,8 +17,8 @@ from infer_workload.serving.states import DEPLOYMENT_STATES, IDLE
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.quantities import counted, timestamp
-from matrixcommon.model.resource_model import StuckView, condition
+from matrixcommon.model.quantities import pluralized, timestamp
+from matrixcommon.model.resource_model import StuckView, set_condition
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +39,7 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             if live.memory_grant is not None:
                 conditions.append(live.memory_grant.condition())
             for kind, holds, reason, why in conditions:
-                reported = condition(reported, kind, holds, reason, why, generation=row.generation, now=now)
+                reported = set_condition(reported, kind, holds, reason, why, generation=row.generation, now=now)
             fresh = {
                 "state": live.state,
                 "conditions": reported,
@@ -96,7 +96,7 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
         return True, "NodesLoading", f"{', '.join(sorted(live.layout.loading.nodes))} loading before use"
     if (scale := handover.scale) is not None:
         there = len(live.engine.deployment.pools.nodes)
-        why = f"{there} of {counted(scale.nodes, 'requested node')} serving, split as near the request as possible"
+        why = f"{there} of {pluralized(scale.nodes, 'requested node')} serving, split as near the request as possible"
         return True, "LacksNodes", why
     return False, "Settled", ""
 

@@ -17,7 +17,7 @@ from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import Hardware, WorkloadLoad, contention_of
 from infer_workload.timing.fabric import RDMA
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.resource_key import name_of, sibling
+from matrixcommon.model.resource_key import name_of, sibling_key
 
 PREFIX = "infer-"
 MEAN_S = 30.0
@@ -70,7 +70,7 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
 
     def add(kind: str, load: WorkloadLoad) -> None:
         name = f"{PREFIX}{name_of(live.name)}"
-        found[sibling(live.name, f"{name}-{kind}" if kind else name)] = load
+        found[sibling_key(live.name, f"{name}-{kind}" if kind else name)] = load
 
     decode = tuple(pools.decode)
     plane, dies_per_npu = engine.pool.timing.exchange.plane, engine.deployment.calibration.dies_per_npu

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
+from matrixcommon.model.yaml_text import InvalidYaml, packaged_yaml, parse_yaml
 
 KINDS = ("published", "derived", "fitted", "assumed")
 PACKAGE = "infer_workload.timing"
@@ -65,7 +65,7 @@ def read_document(file: Path) -> dict[str, dict[str, Any]]:
     """Return the file's entries, each a mapping with `value`. Raises BadDataFile."""
     try:
         read = _parsed(file)
-    except (NotYaml, UnicodeDecodeError) as wrong:
+    except (InvalidYaml, UnicodeDecodeError) as wrong:
         raise BadDataFile(file.name, "-", f"not YAML: {wrong}") from wrong
     if not isinstance(read, dict):
         raise BadDataFile(file.name, "-", "must be a mapping of fields")

@@ -44,11 +44,11 @@ AGENTS = frozenset({"agent", "admin"})
 USERS = frozenset({"user", "editor", "admin"})
 
 READ = {"LIST": VIEWERS, "GET": VIEWERS}
-ENSURED = {**READ, "PUT": EDITORS, "DELETE": EDITORS}
-MANAGED = {**READ, "PUT": ADMINS, "DELETE": ADMINS}
+EDITABLE = {**READ, "PUT": EDITORS, "DELETE": EDITORS}
+ADMIN_EDITABLE = {**READ, "PUT": ADMINS, "DELETE": ADMINS}
 """Verbs of most kinds: read-only; managed by editors of the owning project; managed by admins."""
 
-TAKEN = "(another project's)"
+REDACTED_NAME = "(another project's)"
 """Replaces names of resources that belong to projects which the caller may not see."""
 
 
@@ -92,7 +92,7 @@ class Principal:
         return self.role == "admin" or (self.role == "agent" and bool(self.nodes) and fnmatchcase(node, self.nodes))
 
 
-ANYONE = Principal("anyone", DEFAULT_PROJECT, "admin")
+ANONYMOUS = Principal("anyone", DEFAULT_PROJECT, "admin")
 """The principal of every request if there are no tokens."""
 
 
@@ -206,10 +206,10 @@ class Caller:
         `holders`."""
         if self.principal.everywhere or not self.rule.holders:
             return document
-        return hidden(document, self.rule.holders, self.principal.sees)
+        return redact(document, self.rule.holders, self.principal.sees)
 
 
-def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str], bool]) -> dict[str, Any]:
+def redact(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str], bool]) -> dict[str, Any]:
     """A document with keys in `fields`, at any depth, replaced by TAKEN unless `sees` accepts their project; also where
     they occur in texts, and where such a field is a mapping with them as keys."""
     foreign: set[str] = set()
@@ -234,12 +234,12 @@ def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str]
     def shown(value: Any, by_key: bool = False) -> Any:
         if isinstance(value, dict):
             return {
-                TAKEN if by_key and name in foreign else name: shown(child, name in fields)
+                REDACTED_NAME if by_key and name in foreign else name: shown(child, name in fields)
                 for name, child in value.items()
             }
         if isinstance(value, list):
             return [shown(child) for child in value]
-        return names.sub(TAKEN, value) if isinstance(value, str) else value
+        return names.sub(REDACTED_NAME, value) if isinstance(value, str) else value
 
     return {name: shown(value, name in fields) for name, value in document.items()}
 
@@ -334,14 +334,14 @@ class AccessRules:
             raise LookupError(f"{self.service} has no routes for the rules {sorted(missing)}")
 
 
-Refuse = Callable[[Request], Awaitable[None]]
+RequestCheck = Callable[[Request], Awaitable[None]]
 
 
 class Guard:
     """The dependency of every route: authorizes the request by the application's rules (`create_app`), then applies
     the router's refusals of invalid requests. A single dependency, since FastAPI inspects each one of every route."""
 
-    def __init__(self, *refusals: Refuse) -> None:
+    def __init__(self, *refusals: RequestCheck) -> None:
         self._refusals = refusals
 
     async def __call__(self, request: Request) -> None:
@@ -371,10 +371,10 @@ def _authorize(request: Request) -> None:
 
 
 def principal_of(request: Request) -> Principal:
-    return request.scope.get("state", {}).get("principal") or ANYONE
+    return request.scope.get("state", {}).get("principal") or ANONYMOUS
 
 
-def still_admitted(request: Request) -> bool:
+def is_still_authorized(request: Request) -> bool:
     """Whether the token of a request in progress is still valid for the same principal as when it was sent."""
     authenticate: Callable[[], Principal] | None = request.scope.get("state", {}).get("authenticate")
     try:
@@ -388,5 +388,5 @@ async def _caller(request: Request) -> Caller:
     return caller
 
 
-CallerOf = Annotated[Caller, Depends(_caller)]
+RequestCaller = Annotated[Caller, Depends(_caller)]
 """The caller, for handlers that need it."""

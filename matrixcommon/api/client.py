@@ -42,7 +42,7 @@ async def call(
     MatrixError that the problem document represents."""
     import httpx  # late: a sixth of the startup time of a command that sends no request
 
-    path, params = target(path, params)
+    path, params = split_project(path, params)
     headers = {"If-Match": if_match} if if_match else {}
     extra: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
     if body is not None:
@@ -54,14 +54,14 @@ async def call(
     except httpx.HTTPError as wrong:
         raise Unavailable(f"{method} {path}: {type(wrong).__name__}: {wrong}") from wrong
     if answer.status_code >= 400:
-        refused = refusal_in(answer)
+        refused = error_from(answer)
         if isinstance(refused, StaleLeader) and (fence := FENCE.get()) is not None:
             fence.refused()
         raise refused
     return orjson.loads(answer.content) if answer.content else {}
 
 
-def at(collection: str, key: str, verb: str = "") -> str:
+def resource_path(collection: str, key: str, verb: str = "") -> str:
     """The path of a resource for `call`, with its project if the key has one. Raises InvalidField for names that would
     make it the path of the collection or its parent."""
     name = name_of(key)
@@ -71,7 +71,7 @@ def at(collection: str, key: str, verb: str = "") -> str:
     return f"/v1/{collection}/{quote(name, safe='')}{verb}{named}"
 
 
-def target(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
+def split_project(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
     """Split a path from `at` into the bare path and parameters that include its project."""
     path, _, project = path.partition("?project=")
     return path, {**(params or {}), "project": project} if project else params
@@ -96,7 +96,7 @@ async def list_all(
     http: httpx.AsyncClient, path: str, params: dict[str, Any] | None = None, filter: str | None = None
 ) -> list[dict[str, Any]]:
     """Return every item of a collection, fetched page by page."""
-    path, params = target(path, params)
+    path, params = split_project(path, params)
     asked: dict[str, Any] = {"pageSize": PAGE_SIZE, **(params or {}), **({"filter": filter} if filter else {})}
     items: list[dict[str, Any]] = []
     while True:
@@ -107,7 +107,7 @@ async def list_all(
         asked["pageToken"] = answer["nextPageToken"]
 
 
-def refusal_in(answer: httpx.Response) -> MatrixError:
+def error_from(answer: httpx.Response) -> MatrixError:
     """The error in an answer with status 400 or more."""
     try:
         document = answer.json()
@@ -162,7 +162,7 @@ async def watch(
         async with http.stream("GET", path, params=query, timeout=httpx.Timeout(5.0, read=60.0)) as answer:
             if answer.status_code >= 400:
                 await answer.aread()
-                raise refusal_in(answer)
+                raise error_from(answer)
             events = EventReader()
             async for line in answer.aiter_lines():
                 if event := events.take(line):
@@ -227,19 +227,19 @@ class Collection:
         self._http, self._name = http, name
 
     async def ensure(self, key: str, body: dict[str, Any], part: str = "") -> dict[str, Any]:
-        return await call(self._http, "PUT", at(self._name, key, part), body=body)
+        return await call(self._http, "PUT", resource_path(self._name, key, part), body=body)
 
     async def find(self, key: str, part: str = "") -> dict[str, Any] | None:
         """The resource, or None if there is none of that name."""
         try:
-            return await call(self._http, "GET", at(self._name, key, part))
+            return await call(self._http, "GET", resource_path(self._name, key, part))
         except NotFound:
             return None
 
     async def delete(self, key: str, part: str = "") -> bool:
         """Request deletion; return True once there is none of that name."""
         try:
-            await call(self._http, "DELETE", at(self._name, key, part))
+            await call(self._http, "DELETE", resource_path(self._name, key, part))
         except NotFound:
             return True
         return await self.find(key, part) is None
@@ -257,10 +257,10 @@ __all__ = [
     "Gone",
     "ServiceClient",
     "WatchEvent",
-    "at",
+    "resource_path",
     "call",
     "list_all",
-    "refusal_in",
-    "target",
+    "error_from",
+    "split_project",
     "watch",
 ]

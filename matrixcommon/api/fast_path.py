@@ -22,15 +22,15 @@ from pydantic import ValidationError
 from matrixcommon.api.authorization import AccessRules, Caller, Guard, Principal, Rule
 from matrixcommon.api.deferred_route import DeferredRoute
 from matrixcommon.api.list_params import ListParams, ListQuery, list_params
-from matrixcommon.api.query_parameters import QueryParameters, says_something
-from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
+from matrixcommon.api.query_parameters import QueryParameters, has_content
+from matrixcommon.api.storable_text import may_be_unstorable, refuse_unstorable_text
 from matrixcommon.model.resource_model import ApiModel
 
 T = TypeVar("T")
 
-PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
+PROJECT_ONLY_QUERY = re.compile(rb"project=[-a-z0-9]{1,63}")
 """A query with only the project."""
-PLAIN_LIST = re.compile(rb"pageSize=(1000|[1-9][0-9]{0,2})(?:&filter=[-\w.~*+!%]{1,500})?", re.ASCII)
+PLAIN_LIST_QUERY = re.compile(rb"pageSize=(1000|[1-9][0-9]{0,2})(?:&filter=[-\w.~*+!%]{1,500})?", re.ASCII)
 """A query for the first page of a list, as this project's clients send it."""
 
 
@@ -83,17 +83,17 @@ class FastPath:
         """The caller and a function that answers the request; None if it has to take the ordinary path. Raises
         Forbidden, InvalidField, NotFound."""
         if method == "GET":
-            return None if "\0" in path or says_something(body) else self._look(path, query, principal)
+            return None if "\0" in path or has_content(body) else self._look(path, query, principal)
         cut = path.rfind("/") + 1
         found = self._routes.get((method, path[:cut])) or self._routes.get((method, path))
         if found is None or cut == len(path):
             return None
         route, rule = found
-        if query and not (route.of_projects and PROJECT_ALONE.fullmatch(query)):
+        if query and not (route.of_projects and PROJECT_ONLY_QUERY.fullmatch(query)):
             return None
         if (not route.key and "if-match" in headers) or "if-none-match" in headers or "\0" in path:
             return None
-        if route.body is None and says_something(body):
+        if route.body is None and has_content(body):
             return None
         caller = rule.admit(principal, query[8:].decode() if query else None)
         more: dict[str, Any] = {"caller": caller}
@@ -103,7 +103,7 @@ class FastPath:
             name, model = route.body
             if body is None or headers.get("content-type", "").partition(";")[0] != "application/json":
                 return None
-            if suspected(body):
+            if may_be_unstorable(body):
                 return None
             try:
                 more[name] = model.model_validate(orjson.loads(body))
@@ -116,29 +116,29 @@ class FastPath:
     ) -> tuple[Caller, Callable[[], Awaitable[Response]]] | None:
         """The same for reads."""
         if (listed := self._lists.get(path)) is not None:
-            asked = _plain_list(query)
+            asked = _parse_plain_list(query)
             if asked is None:
                 return None
             show_page, rule = listed
             caller = rule.admit(principal)
-            return caller, partial(_answered, show_page, list_params(asked[0], caller, path, asked[1]))
+            return caller, partial(_respond, show_page, list_params(asked[0], caller, path, asked[1]))
         cut = path.rfind("/") + 1
         found = self._lookups.get(path[:cut])
-        if found is None or cut == len(path) or (query and not PROJECT_ALONE.fullmatch(query)):
+        if found is None or cut == len(path) or (query and not PROJECT_ONLY_QUERY.fullmatch(query)):
             return None
         show, rule = found
         caller = rule.admit(principal, query[8:].decode() if query else None)
-        return caller, partial(_answered, show, caller.key(path[cut:]))
+        return caller, partial(_respond, show, caller.key(path[cut:]))
 
 
-async def _answered(show: Callable[[T], Response], asked: T) -> Response:
+async def _respond(show: Callable[[T], Response], asked: T) -> Response:
     return show(asked)
 
 
 @lru_cache(maxsize=256)
-def _plain_list(query: bytes) -> tuple[ListQuery, list[tuple[str, str]]] | None:
+def _parse_plain_list(query: bytes) -> tuple[ListQuery, list[tuple[str, str]]] | None:
     """The query of a list, parsed and as sent; None if it is not for a plain page."""
-    if (found := PLAIN_LIST.fullmatch(query)) is None or b"%00" in query:
+    if (found := PLAIN_LIST_QUERY.fullmatch(query)) is None or b"%00" in query:
         return None
     sent = parse_qsl(query.decode())
     return ListQuery.model_validate({"pageSize": int(found[1])} | dict(sent[1:])), sent

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from matrixcommon.api.declared_fields import demand_field
+from matrixcommon.api.declared_fields import require_field
 from matrixcommon.model.errors import InvalidField
 
 Term = tuple[list[str], str, bool]
@@ -35,7 +35,7 @@ def filter_terms(text: str | None, view: type[BaseModel] | None) -> tuple[Term, 
     declare."""
     terms = tuple(_read_terms(text)) if text else ()
     for path, _, _ in terms:
-        demand_field(view, path, "filter")
+        require_field(view, path, "filter")
     return terms
 
 
@@ -59,17 +59,17 @@ def _read_terms(text: str) -> Iterator[Term]:
 # ---- matching
 
 
-def everything(view: dict[str, Any]) -> bool:
+def match_all(view: dict[str, Any]) -> bool:
     return True
 
 
 def predicate(terms: tuple[Term, ...]) -> Callable[[dict[str, Any]], bool]:
     if not terms:
-        return everything
-    return lambda view: all(_has(view, path, value) != negated for path, value, negated in terms)
+        return match_all
+    return lambda view: all(_matches(view, path, value) != negated for path, value, negated in terms)
 
 
-def _has(view: dict[str, Any], path: list[str], text: str) -> bool:
+def _matches(view: dict[str, Any], path: list[str], text: str) -> bool:
     if len(path) == 1:
         value = view.get(path[0])
         if not isinstance(value, list):

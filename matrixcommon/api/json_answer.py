@@ -8,7 +8,7 @@ import orjson
 from fastapi import Response
 
 
-class JsonAnswer(Response):
+class JsonResponse(Response):
     """Like Starlette's JSONResponse in a twentieth of the time (0.3 ms instead of 7 for a page of 500 links), during
     which the event loop is blocked."""
 

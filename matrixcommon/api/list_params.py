@@ -12,8 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from matrixcommon.api.authorization import Caller, Scope
-from matrixcommon.api.declared_fields import demand_field
-from matrixcommon.api.filters import Term, everything, filter_terms, predicate
+from matrixcommon.api.declared_fields import require_field
+from matrixcommon.api.filters import Term, filter_terms, match_all, predicate
 from matrixcommon.model.errors import InvalidField
 
 PAGE_SIZE_MAX = 1000
@@ -43,7 +43,7 @@ class ListParams:
         """The item as the caller may see it, or None if it may not; ignores the filter."""
         if self.caller is None:
             return item
-        return self.caller.hide(item) if _visible(self.caller, item) else None
+        return self.caller.hide(item) if _is_visible(self.caller, item) else None
 
     def show(self, item: dict[str, Any]) -> dict[str, Any] | None:
         """The item as the caller may see it, or None if it may not or the filter does not match."""
@@ -53,7 +53,7 @@ class ListParams:
     @property
     def selects(self) -> bool:
         """Whether there is a filter."""
-        return self.matches is not everything
+        return self.matches is not match_all
 
     def refuse_pages(self) -> None:
         """Raises InvalidField if a watch was sent parameters that only pages have."""
@@ -77,7 +77,7 @@ class ListParams:
         return replace(self, terms=terms, matches=predicate(terms))
 
 
-def _visible(caller: Caller, item: dict[str, Any]) -> bool:
+def _is_visible(caller: Caller, item: dict[str, Any]) -> bool:
     """Whether lists show this item to the caller."""
     scope, project = caller.rule.scope, item.get("project")
     if scope is Scope.NODE and caller.principal.role == "agent":
@@ -132,7 +132,7 @@ def list_params(query: ListQuery, caller: Caller | None, path: str, sent: Iterab
         )
     ordered = [path.split(".") for path, _ in order_fields(query.order_by)] if query.order_by else []
     for field in ordered:
-        demand_field(view, field, "orderBy")
+        require_field(view, field, "orderBy")
     terms = filter_terms(query.filter, view)
     unchecked: list[tuple[str, str]] = []
     if view is None:

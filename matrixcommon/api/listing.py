@@ -21,9 +21,9 @@ from fastapi import Request, Response
 from pydantic import BaseModel, Field, create_model
 
 from matrixcommon.api.filters import as_text, field_at
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.list_params import ListParams, order_fields
-from matrixcommon.api.watch_stream import changes_of_kind, differences, event_stream
+from matrixcommon.api.watch_stream import changes_of_kind, derived_changes, event_stream
 from matrixcommon.model.errors import InvalidField, NotYetSupported
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, ResourceRow
@@ -34,13 +34,13 @@ def json_response(view: ApiModel, status: int = 200) -> Response:
     return Response(view.text(), status, media_type="application/json")
 
 
-def described_page(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any]]:
+def page_responses(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any]]:
     """The responses of a list for the OpenAPI document: a page, or with `watch=true` a stream of events."""
-    return {200: {"model": _page_of(view), "content": {"text/event-stream": {}}}}
+    return {200: {"model": _page_model(view), "content": {"text/event-stream": {}}}}
 
 
 @cache
-def _page_of(view: type[ApiModel] | None) -> type[BaseModel]:
+def _page_model(view: type[ApiModel] | None) -> type[BaseModel]:
     of: Any = view or dict[str, Any]
     return create_model(
         f"{view.__name__}Page" if view else "Page",
@@ -75,7 +75,7 @@ def list_or_watch(
     """
     if params.watch and records is not None:
         params.refuse_pages()
-        events = differences(params, records, views)
+        events = derived_changes(params, records, views)
         if row is not None:
             events = changes_of_kind(params, records, row.kind, views)
         return event_stream(request, events)
@@ -86,7 +86,7 @@ def list_page(params: ListParams, records: Database | None, views: Callable[[], 
     """A page, without watches."""
     version = {} if records is None else {"resourceVersion": records.latest()}
     # Take the number before the views, so that a watch from there misses nothing.
-    return JsonAnswer(page([view.wire() for view in views()], params) | version)
+    return JsonResponse(page([view.wire() for view in views()], params) | version)
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
@@ -99,11 +99,11 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
             raise InvalidField(f"there is no field {asked[:40]!r}", field=parameter)
     order = [(path.split("."), backwards) for path, backwards in order_fields(params.order_by)]
 
-    def place(item: dict[str, Any]) -> Place:
+    def place(item: dict[str, Any]) -> Position:
         keys = [_sort_key(field_at(item, path)) for path, _ in order]
         return [*keys, ["", 0.0, str(item.get("project", ""))], ["", 0.0, str(item.get("name", ""))]]
 
-    def comes_after(one: Place, other: Place) -> bool:
+    def comes_after(one: Position, other: Position) -> bool:
         at = next((at for at, (a, b) in enumerate(zip(one, other, strict=True)) if a != b), None)
         if at is None:
             return False
@@ -111,36 +111,36 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
 
     found = [(place(shown), shown) for item in items if (shown := params.show(item)) is not None]
     if params.page_token:
-        after = _place_of(params, len(order))
+        after = _position_in_token(params, len(order))
         found = [each for each in found if comes_after(each[0], after)]
     found.sort(key=itemgetter(0))
     if any(backwards for _, backwards in order):
         for at in reversed(range(len(order))):
             found.sort(key=lambda each, at=at: each[0][at], reverse=order[at][1])  # type: ignore[misc]
     shown_here = found[: params.page_size]
-    rest = {"nextPageToken": _token(params, shown_here[-1][0])} if len(found) > len(shown_here) else {}
+    rest = {"nextPageToken": _page_token(params, shown_here[-1][0])} if len(found) > len(shown_here) else {}
     return {"items": [item for _, item in shown_here], **rest}
 
 
 def names_on_page(names_after: Callable[[str], Iterable[str]], params: ListParams) -> tuple[list[str], dict[str, str]]:
     """The names on a page without filter, and `nextPageToken` if there are more. `names_after` yields the names after a
     given one, in order; only one more than the page shows is read. Tokens are the same as those of `page`."""
-    after = str(_place_of(params, 1)[-1][2]) if params.page_token else ""
+    after = str(_position_in_token(params, 1)[-1][2]) if params.page_token else ""
     shown = [*islice(names_after(after), params.page_size + 1)]
     if len(shown) <= params.page_size:
         return shown, {}
     del shown[-1]
-    return shown, {"nextPageToken": _token(params, [_sort_key(shown[-1]), ["", 0.0, ""], ["", 0.0, shown[-1]]])}
+    return shown, {"nextPageToken": _page_token(params, [_sort_key(shown[-1]), ["", 0.0, ""], ["", 0.0, shown[-1]]])}
 
 
 def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
     """The slice of `length` ordered items that is on the page, and `nextPageToken` if there are more."""
-    start = _start_of(params)
+    start = _start_in_token(params)
     stop = start + params.page_size
-    return slice(start, stop), {"nextPageToken": _token(params, stop)} if stop < length else {}
+    return slice(start, stop), {"nextPageToken": _page_token(params, stop)} if stop < length else {}
 
 
-Place = list[list[str | float]]
+Position = list[list[str | float]]
 """An item's position in the list's order: a sort key for each field, then project and name."""
 
 
@@ -151,11 +151,11 @@ def _sort_key(value: Any) -> list[str | float]:
     return ["~", 0.0, as_text(value)]
 
 
-def _token(params: ListParams, place: Any) -> str:
+def _page_token(params: ListParams, place: Any) -> str:
     return base64.urlsafe_b64encode(json.dumps([params.digest, place]).encode()).decode()
 
 
-def _read_token(params: ListParams) -> Any:
+def _parse_token(params: ListParams) -> Any:
     """The position in the token that was sent. Raises InvalidField if it is not a token, or one of another list, whose
     positions mean nothing in this one."""
     try:
@@ -171,24 +171,24 @@ def _read_token(params: ListParams) -> Any:
                     field="pageToken",
                 )
             return place
-    raise _NotOurs
+    raise _INVALID_TOKEN
 
 
-def _start_of(params: ListParams) -> int:
-    start = _read_token(params) if params.page_token else 0
+def _start_in_token(params: ListParams) -> int:
+    start = _parse_token(params) if params.page_token else 0
     if type(start) is not int or start < 0:
-        raise _NotOurs
+        raise _INVALID_TOKEN
     return start
 
 
-def _place_of(params: ListParams, fields: int) -> Place:
+def _position_in_token(params: ListParams, fields: int) -> Position:
     """The position in the token. Raises InvalidField unless it has that many order fields."""
-    place = _read_token(params)
+    place = _parse_token(params)
     if isinstance(place, list) and len(place) == fields + 2:
         match [key for key in place if isinstance(key, list) and list(map(type, key)) == [str, float, str]]:
             case keys if len(keys) == len(place):
                 return place
-    raise _NotOurs
+    raise _INVALID_TOKEN
 
 
-_NotOurs = InvalidField("not a page token of this service", field="pageToken")
+_INVALID_TOKEN = InvalidField("not a page token of this service", field="pageToken")

@@ -17,11 +17,11 @@ from matrixcommon.persistence.group_commit import CommitQueue
 
 T = TypeVar("T")
 
-Row = tuple[type[ResourceRow], str]
+RowKey = tuple[type[ResourceRow], str]
 """A resource: its kind of row, and its key."""
 
 
-def name_for(kind: str, caller: Caller, idempotency_key: str) -> str:
+def generated_name(kind: str, caller: Caller, idempotency_key: str) -> str:
     """The name of a resource created with that key, so that a repeated request finds the first one's."""
     made_by = f"{caller.project} {caller.principal.name} {idempotency_key}"
     return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
@@ -39,7 +39,7 @@ class Mutations:
         verb: Callable[[], T],
         *,
         validate_only: bool = False,
-        row: Row | None = None,
+        row: RowKey | None = None,
         if_match: str | None = None,
         ensures: bool = False,
     ) -> T:
@@ -56,7 +56,7 @@ class Mutations:
 
         return self._records.dry_run(decided) if validate_only else await self._queue.run(decided)
 
-    def check(self, row: Row | None, if_match: str | None, ensures: bool = False) -> None:
+    def check(self, row: RowKey | None, if_match: str | None, ensures: bool = False) -> None:
         """Raise PreconditionFailed if `row` does not match `if_match`, NotFound if it does not exist, unless the verb
         `ensures` it."""
         if row is None or if_match is None:

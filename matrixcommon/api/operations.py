@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 from fastapi import Query
 
-from matrixcommon.api.authorization import ADMINS, EDITORS, ENSURED, READ, VIEWERS, ResourceKind, Scope
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.authorization import ADMINS, EDITABLE, EDITORS, READ, VIEWERS, ResourceKind, Scope
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainRequest, WorkflowDrainView
 from matrixcommon.workflows.operations import Operations
@@ -20,15 +20,15 @@ OPERATION_VERBS = {
 """Who may do what with the operations of their projects."""
 
 
-def operations_of(row: type[WorkflowRow], scope: Scope, roles: frozenset[str]) -> ResourceKind:
+def operation_kind(row: type[WorkflowRow], scope: Scope, roles: frozenset[str]) -> ResourceKind:
     """The declaration of a service's operations for which every verb is restricted to those roles."""
     verbs = dict.fromkeys(OPERATION_VERBS, roles)
     return ResourceKind("operations", scope, verbs, view=OperationRecord, row=row, queries=("POST :wait",))
 
 
-def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:
+def drain_kind(row: type[WorkflowDrainRow]) -> ResourceKind:
     """The declaration of drains of a service's engine, which are for administrators."""
-    verbs = dict.fromkeys(ENSURED, ADMINS)
+    verbs = dict.fromkeys(EDITABLE, ADMINS)
     return ResourceKind(
         "workflow-drains", Scope.SERVICE, verbs, request=WorkflowDrainRequest, view=WorkflowDrainView, row=row
     )
@@ -46,7 +46,7 @@ def operation_routes(
     @routes.ask("POST :wait")
     async def wait(
         name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
-    ) -> JsonAnswer:
+    ) -> JsonResponse:
         """The operation once it is done, or its state after that many wall seconds."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
@@ -55,7 +55,7 @@ def operation_routes(
                 row = operations.row(session, name)
                 left_s = ends_at - loop.time()
                 if row.state not in OPEN or left_s <= 0:
-                    return JsonAnswer(row.view().wire())
+                    return JsonResponse(row.view().wire())
             await store.records.changed(within_wall_s=min(1.0, left_s))
 
     routes.change("POST :cancel", status_code=202)(operations.cancel)

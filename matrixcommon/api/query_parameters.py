@@ -45,16 +45,18 @@ class QueryParameters:
         headers = request.headers
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return
-        if request.scope["route"].body_field is None and says_something(await request.body()):
+        if request.scope["route"].body_field is None and has_content(await request.body()):
             asked = f"{request.method} {request.url.path}"
-            raise Malformed(f"{asked} reads no body; {_known(self._of(request))} in the query", field="body")
+            raise Malformed(
+                f"{asked} reads no body; {_describe_accepted(self._of(request))} in the query", field="body"
+            )
 
     def _of(self, request: Request) -> dict[str, bool]:
         """The parameters of the request's route, each with whether it may be repeated."""
         route = request.scope["route"]
         asked = request.scope["method"], route.path
         if (taken := self._taken.get(asked)) is None:
-            taken = self._taken[asked] = dict(_declared(route.dependant))
+            taken = self._taken[asked] = dict(_declared_parameters(route.dependant))
         return taken
 
 
@@ -70,16 +72,18 @@ def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None
     if lines:
         message = "; ".join(line["message"] for line in lines)
         raise Malformed(
-            f"{message}{'' if message.endswith('?') else ';'} {_known(taken)}", field=lines[0]["field"], blocking=lines
+            f"{message}{'' if message.endswith('?') else ';'} {_describe_accepted(taken)}",
+            field=lines[0]["field"],
+            blocking=lines,
         )
 
 
-def says_something(body: bytes | None) -> bool:
+def has_content(body: bytes | None) -> bool:
     """Whether a body has content; many clients send `{}` for none."""
     return body is not None and body.strip() not in (b"", b"{}")
 
 
-def _known(taken: Iterable[str]) -> str:
+def _describe_accepted(taken: Iterable[str]) -> str:
     return f"it takes {names}" if (names := ", ".join(sorted(taken))) else "it takes no parameters"
 
 
@@ -91,10 +95,10 @@ def _refuse_repeated(names: Iterable[str]) -> None:
 
 def declared_names(dependant: Dependant) -> Iterator[str]:
     """The names of the query parameters of a route and its dependencies."""
-    return (name for name, _ in _declared(dependant))
+    return (name for name, _ in _declared_parameters(dependant))
 
 
-def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+def _declared_parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """The same, each with whether it is a list, whose entries are repeated parameters."""
     for each in dependant.query_params:
         model = each.field_info.annotation
@@ -103,7 +107,7 @@ def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
         else:
             yield each.alias, _is_list(model)
     for dependency in dependant.dependencies:
-        yield from _declared(dependency)
+        yield from _declared_parameters(dependency)
 
 
 def _is_list(annotation: Any) -> bool:

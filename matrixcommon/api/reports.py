@@ -19,7 +19,7 @@ class UnreadableReport(ApiModel):
     message: str = Field(description="first field that is wrong, and why")
 
 
-def _by_itself(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+def _validate_item(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
     try:
         return read(value)
     except ValidationError as wrong:
@@ -31,5 +31,5 @@ def _by_itself(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
         return UnreadableReport(node=node[:80], message=f"{field}: {first['msg']}"[:300])
 
 
-EachByItself = WrapValidator(_by_itself)
+ItemsValidatedSeparately = WrapValidator(_validate_item)
 """Annotates the items of a batch: an invalid item that names its node becomes an UnreadableReport."""

@@ -17,23 +17,23 @@ from fastapi import Depends, Query, Request, Response
 from sqlalchemy import Select, String, bindparam, select
 from sqlalchemy.orm import Session
 
-from matrixcommon.api.authorization import READ, Caller, CallerOf, ResourceKind, Scope
+from matrixcommon.api.authorization import READ, Caller, RequestCaller, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
 from matrixcommon.api.filters import Term
 from matrixcommon.api.list_params import IdempotencyKey, IfMatch, IfNoneMatch, ListParams, Params, ValidateOnly
-from matrixcommon.api.listing import described_page, json_response, list_or_watch, list_page
-from matrixcommon.api.mutations import Mutations, Row, name_for
+from matrixcommon.api.listing import json_response, list_or_watch, list_page, page_responses
+from matrixcommon.api.mutations import Mutations, RowKey, generated_name
 from matrixcommon.model.errors import Conflict, Malformed, NotFound
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import ABSENT, Database, find
-from matrixcommon.persistence.searches import search_outside
+from matrixcommon.persistence.searches import run_with_searches
 
 Action = TypeVar("Action", bound=Callable[..., Any])
-Named = inspect.Parameter
+Parameter = inspect.Parameter
 
 
-async def _named_project(
+async def _declare_project(
     project: Annotated[
         str | None, Query(description="the project, for callers with several; by default the token's own")
     ] = None,
@@ -41,7 +41,7 @@ async def _named_project(
     """Declares the parameter, which `authorization.Guard` reads."""
 
 
-PROJECT = [Depends(_named_project)]
+PROJECT_QUERY = [Depends(_declare_project)]
 """Dependencies of routes that honour `?project=`."""
 
 
@@ -50,7 +50,7 @@ async def _no_if_match(request: Request) -> None:
         raise Malformed(f"{request.url.path} has no etag: leave If-Match out", field="If-Match")
 
 
-UNVERSIONED = [Depends(_no_if_match)]
+WITHOUT_IF_MATCH = [Depends(_no_if_match)]
 """Dependencies of routes that change unversioned resources, where a condition would be silently ignored."""
 
 
@@ -60,22 +60,22 @@ async def _no_if_none_match(request: Request) -> None:
         raise Malformed(f"{asked} does not create a named resource: leave If-None-Match out", field="If-None-Match")
 
 
-NEVER_MAKES = [Depends(_no_if_none_match)]
+WITHOUT_IF_NONE_MATCH = [Depends(_no_if_none_match)]
 """Dependencies of changing routes that never create the named resource, for the same reason."""
 
-OF_PROJECTS = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
+PROJECT_SCOPES = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
 
-SHARED = {
-    "caller": Named("caller", Named.KEYWORD_ONLY, annotation=CallerOf),
-    "validate_only": Named("validate_only", Named.KEYWORD_ONLY, annotation=ValidateOnly, default=False),
-    "if_match": Named("if_match", Named.KEYWORD_ONLY, annotation=IfMatch, default=None),
-    "if_none_match": Named("if_none_match", Named.KEYWORD_ONLY, annotation=IfNoneMatch, default=None),
-    "idempotency_key": Named("idempotency_key", Named.KEYWORD_ONLY, annotation=IdempotencyKey, default=None),
+SHARED_PARAMETERS = {
+    "caller": Parameter("caller", Parameter.KEYWORD_ONLY, annotation=RequestCaller),
+    "validate_only": Parameter("validate_only", Parameter.KEYWORD_ONLY, annotation=ValidateOnly, default=False),
+    "if_match": Parameter("if_match", Parameter.KEYWORD_ONLY, annotation=IfMatch, default=None),
+    "if_none_match": Parameter("if_none_match", Parameter.KEYWORD_ONLY, annotation=IfNoneMatch, default=None),
+    "idempotency_key": Parameter("idempotency_key", Parameter.KEYWORD_ONLY, annotation=IdempotencyKey, default=None),
 }
 """Parameters that changing routes have in common."""
 
 
-RowsShown = Callable[[Session, Sequence[Any]], Iterable[ApiModel]]
+RowsToViews = Callable[[Session, Sequence[Any]], Iterable[ApiModel]]
 """Makes the views of several rows together, so that shared work is done once."""
 
 
@@ -102,7 +102,7 @@ class KindRoutes:
 
     def _projects(self, verb: str) -> Sequence[Any]:
         desired = self._kind.scope is Scope.NODE and verb in READ  # the desired state of agents belongs to projects
-        return PROJECT if desired or self._kind.scope in OF_PROJECTS else ()
+        return PROJECT_QUERY if desired or self._kind.scope in PROJECT_SCOPES else ()
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
@@ -110,7 +110,7 @@ class KindRoutes:
         self,
         views: Callable[[], Iterable[ApiModel]] | None = None,
         *,
-        rows_shown: RowsShown | None = None,
+        rows_shown: RowsToViews | None = None,
         order_by: str | None = None,
         **options: Any,
     ) -> None:
@@ -126,7 +126,7 @@ class KindRoutes:
         async def handler(request: Request, params: Params) -> Response:
             return list_or_watch(request, params, self._records, self._kind.row, views_for(params))
 
-        described = {"name": f"list_{self._noun}", "responses": described_page(self._kind.view)}
+        described = {"name": f"list_{self._noun}", "responses": page_responses(self._kind.view)}
         self._add("LIST", handler, **{**described, **options})
         _, path = self._kind.route("LIST")
         self._router.hot_lists[path] = lambda params: list_page(params, self._records, views_for(params))
@@ -152,7 +152,7 @@ class KindRoutes:
         """A decorator for a handler that changes nothing and is called by FastAPI directly."""
 
         if verb == "LIST" and self._kind.view is not None:
-            options.setdefault("responses", described_page(self._kind.view))
+            options.setdefault("responses", page_responses(self._kind.view))
 
         def declare(action: Action) -> Action:
             self._add(verb, action, **options)
@@ -160,7 +160,7 @@ class KindRoutes:
 
         return declare
 
-    def _rows(self, terms: Iterable[Term], rows_shown: RowsShown | None) -> Iterable[ApiModel]:
+    def _rows(self, terms: Iterable[Term], rows_shown: RowsToViews | None) -> Iterable[ApiModel]:
         """Views of the rows that may match; filters on columns are applied in the database, before views are made."""
         row = self._kind.row
         assert row is not None
@@ -168,7 +168,7 @@ class KindRoutes:
         selected = [
             (path[0], text, other) for path, text, other in terms if len(path) == 1 and path[0] in row.SELECTABLE
         ]
-        wanted = _selection(cast(Hashable, row), tuple((column, other) for column, _, other in selected))
+        wanted = _rows_query(cast(Hashable, row), tuple((column, other) for column, _, other in selected))
         texts = {f"text{at}": text for at, (_, text, _) in enumerate(selected)}
 
         def found(session: Session) -> Sequence[Any]:
@@ -199,7 +199,7 @@ class KindRoutes:
         self,
         verb: str,
         *,
-        row: Callable[[Any], Row] | None = None,
+        row: Callable[[Any], RowKey] | None = None,
         allowed: Callable[[Any, Caller], Any] | None = None,
         before: Callable[[Any], Awaitable[None]] | None = None,
         after: Callable[[], object] | None = None,
@@ -220,12 +220,12 @@ class KindRoutes:
         def declare(action: Action) -> Action:
             signature = inspect.signature(action, eval_str=True)
             takes = signature.parameters
-            own = [each for each in takes.values() if each.name not in SHARED]
+            own = [each for each in takes.values() if each.name not in SHARED_PARAMETERS]
             key = "" if verb == "CREATE" else own[0].name
             body = next((each for each in own if _is_model(each.annotation)), None)
             kind = self._kind
             of_row = row or (self._of_kind if key and kind.row is not None else None)
-            status, described = _answers(signature.return_annotation)
+            status, described = _response_options(signature.return_annotation)
             status = options.get("status_code", status)
 
             async def handle(
@@ -238,12 +238,12 @@ class KindRoutes:
                 **given: Any,
             ) -> Response:
                 if if_none_match is not None:
-                    if_match = _absent(if_match, if_none_match)
+                    if_match = _absent_condition(if_match, if_none_match)
                 if body is not None and body.annotation is kind.request and kind.scope in (Scope.PROJECT, Scope.SHARED):
-                    given |= _claimed(caller, verb, key, body.name, given)
+                    given |= _claim_request(caller, verb, key, body.name, given)
                 made = None
                 if idempotency_key is not None and body is not None and given[body.name].name is None:
-                    made = name_for(kind.collection.removesuffix("s"), caller, idempotency_key)
+                    made = generated_name(kind.collection.removesuffix("s"), caller, idempotency_key)
                     given[body.name] = given[body.name].model_copy(update={"name": made})
                 if allowed is not None:
                     allowed(given[key], caller)
@@ -254,11 +254,11 @@ class KindRoutes:
                 at = of_row(given[key]) if of_row is not None else None
                 decide = partial(self._decide, action, given, takes, at, if_match, validate_only, verb == "PUT")
                 try:
-                    view = await search_outside(decide, None if self._records is None else self._records.executor)
+                    view = await run_with_searches(decide, None if self._records is None else self._records.executor)
                 except Conflict as refused:
                     if made is None or refused.field != "name":
                         raise
-                    raise _other_request(idempotency_key) from refused
+                    raise _idempotency_conflict(idempotency_key) from refused
                 if after is not None and not validate_only:
                     after()
                 if shown is not None and not validate_only:
@@ -270,12 +270,17 @@ class KindRoutes:
             shared += ["if_match"] if versioned else []
             shared += ["if_none_match"] if versioned and verb == "PUT" else []
             shared += ["idempotency_key"] if kind.request is not None and verb == "CREATE" else []
-            parameters = [each.replace(kind=Named.KEYWORD_ONLY) for each in own] + [SHARED[each] for each in shared]
+            parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own] + [
+                SHARED_PARAMETERS[each] for each in shared
+            ]
             if key:
                 parameters[0] = parameters[0].replace(annotation=kind.named)
             handle.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
             described |= {"name": action.__name__, "description": inspect.getdoc(action) or ""}
-            never = [*([] if versioned else UNVERSIONED), *([] if "if_none_match" in shared else NEVER_MAKES)]
+            never = [
+                *([] if versioned else WITHOUT_IF_MATCH),
+                *([] if "if_none_match" in shared else WITHOUT_IF_NONE_MATCH),
+            ]
             described["dependencies"] = [*self._projects(verb), *never]
             self._add(verb, handle, parameter=key, **{**described, **options})
             if fast:
@@ -291,7 +296,7 @@ class KindRoutes:
         action: Callable[..., Any],
         given: dict[str, Any],
         takes: Iterable[str],
-        row: Row | None,
+        row: RowKey | None,
         if_match: str | None,
         validate_only: bool,
         ensures: bool,
@@ -308,7 +313,7 @@ class KindRoutes:
             lambda: action(**given), validate_only=validate_only, row=row, if_match=if_match, ensures=ensures
         )
 
-    def _of_kind(self, key: str) -> Row:
+    def _of_kind(self, key: str) -> RowKey:
         assert self._kind.row is not None
         return self._kind.row, key
 
@@ -320,14 +325,14 @@ class KindRoutes:
         self._router.add_api_route(path.removeprefix("/v1"), handler, methods=[method], **options)
 
 
-def _absent(if_match: str | None, if_none_match: str) -> str:
+def _absent_condition(if_match: str | None, if_none_match: str) -> str:
     """The value of `If-Match` that means `If-None-Match: *`. Raises Malformed."""
     if if_none_match.strip() != "*" or if_match is not None:
         raise Malformed("only * is supported, and not together with If-Match", field="If-None-Match")
     return ABSENT
 
 
-def _other_request(idempotency_key: str | None) -> Conflict:
+def _idempotency_conflict(idempotency_key: str | None) -> Conflict:
     return Conflict(
         f"{idempotency_key!r} was used for another request; send this one with another key",
         field="Idempotency-Key",
@@ -335,7 +340,7 @@ def _other_request(idempotency_key: str | None) -> Conflict:
 
 
 @lru_cache(maxsize=256)
-def _selection(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
+def _rows_query(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
     """A query for rows, ordered by version, whose columns equal, or differ from, the parameters `text0`, `text1`..."""
     wanted = select(row).order_by(row.version)
     for at, (name, other) in enumerate(columns):
@@ -344,7 +349,7 @@ def _selection(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
     return wanted
 
 
-def _claimed(caller: Caller, verb: str, key: str, body: str, given: dict[str, Any]) -> dict[str, Any]:
+def _claim_request(caller: Caller, verb: str, key: str, body: str, given: dict[str, Any]) -> dict[str, Any]:
     """The arguments with key and request in one project of the caller, after checking that the caller may access
     everything that the request refers to. Only for PUT does the key follow a project named in the body."""
     claimed, request = caller.claim(given[key] if key else caller.key("new"), given[body])
@@ -358,7 +363,7 @@ def _is_model(annotation: Any) -> bool:
     return any(isinstance(each, type) and issubclass(each, ApiModel) for each in kinds)
 
 
-def _answers(returned: Any) -> tuple[int, dict[str, Any]]:
+def _response_options(returned: Any) -> tuple[int, dict[str, Any]]:
     """The status of the answer and FastAPI's options for it, derived from the return type of a verb."""
     if returned is None:
         return 204, {"status_code": 204}

@@ -14,19 +14,19 @@ from starlette.types import Scope
 
 from matrixcommon.model.errors import InvalidField
 
-SUSPECTS = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\x00|\xed[\xa0-\xbf]")
+UNSTORABLE_PATTERN = re.compile(rb"\\u(?:0000|[dD][89a-fA-F])|\x00|\xed[\xa0-\xbf]")
 """How either may be encoded in a body: escaped, in UTF-16 or UTF-32, or as the UTF-8 bytes of a lone surrogate."""
 
 
-def suspected(body: bytes) -> bool:
+def may_be_unstorable(body: bytes) -> bool:
     """Whether a body may contain such a text; valid surrogate pairs, such as escaped emoji, are suspected too."""
     suspects = b"\\u" in body or b"\0" in body or b"\xed" in body  # most bodies end here, and quickly
-    return suspects and SUSPECTS.search(body) is not None
+    return suspects and UNSTORABLE_PATTERN.search(body) is not None
 
 
 async def refuse_unstorable_text(request: Request) -> None:
     """A dependency of routes that store request bodies. Raises InvalidField."""
-    if suspected(await request.body()):
+    if may_be_unstorable(await request.body()):
         try:
             document = await request.json()
         except (ValueError, RecursionError):

@@ -11,7 +11,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from matrixcommon.api.authorization import still_admitted
+from matrixcommon.api.authorization import is_still_authorized
 from matrixcommon.api.list_params import ListParams
 from matrixcommon.api.watch_selection import Selection, version_of
 from matrixcommon.model.errors import Gone
@@ -20,19 +20,19 @@ from matrixcommon.persistence.database_session import Change, Database
 
 BOOKMARK_PERIOD_WALL_S = 15.0
 """The longest time without an event, so that a client can tell an idle service from a dead one."""
-PIECE_BYTES = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 """How many bytes of events are joined before they are sent."""
 
 
 def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
     """Stream server-sent events until the client disconnects (which the response notices) or its token is no longer
     valid."""
-    return EventSourceResponse(_while_admitted(request, events), headers={"Cache-Control": "no-cache"})
+    return EventSourceResponse(_while_authorized(request, events), headers={"Cache-Control": "no-cache"})
 
 
-async def _while_admitted(request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _while_authorized(request: Request, events: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for each in events:
-        if not still_admitted(request):
+        if not is_still_authorized(request):
             return
         yield each
 
@@ -49,7 +49,7 @@ async def changes_of_kind(
     selection = Selection(params) if params.selects else None
     if rv is None:
         rv = records.latest()
-        for piece in pieces(_present(params, views(), rv, selection)):
+        for piece in joined_chunks(_initial_events(params, views(), rv, selection)):
             yield piece
     elif selection is not None:
         selection.resume(rv, views(), records.latest)
@@ -62,7 +62,7 @@ async def changes_of_kind(
         except Gone as gone:
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return
-        for piece in pieces(_shown(params, changes, selection)):
+        for piece in joined_chunks(_change_events(params, changes, selection)):
             yield piece
             silent_since = loop.time()
         if changes:
@@ -75,7 +75,7 @@ async def changes_of_kind(
             await records.changed(within_wall_s=period_s, since=newest)
 
 
-def _present(params: ListParams, views: Iterable[Any], rv: int, selection: Selection | None) -> Iterator[bytes]:
+def _initial_events(params: ListParams, views: Iterable[Any], rv: int, selection: Selection | None) -> Iterator[bytes]:
     for view in views:
         body = params.show(view.wire())
         if body is not None:
@@ -84,7 +84,7 @@ def _present(params: ListParams, views: Iterable[Any], rv: int, selection: Selec
             yield event("ADDED", version_of(view) or rv, json.dumps(body))
 
 
-def _shown(params: ListParams, changes: Iterable[Change], selection: Selection | None) -> Iterator[bytes]:
+def _change_events(params: ListParams, changes: Iterable[Change], selection: Selection | None) -> Iterator[bytes]:
     for change in changes:
         if params.shows_all:
             yield event(change.type, change.rv, change.body)
@@ -95,21 +95,21 @@ def _shown(params: ListParams, changes: Iterable[Change], selection: Selection |
             yield event(change.type, change.rv, json.dumps(shown))
 
 
-def pieces(events: Iterable[bytes]) -> Iterator[bytes]:
-    """Join events into pieces of about PIECE_BYTES: sending a piece costs about the same whatever its length, and a
+def joined_chunks(events: Iterable[bytes]) -> Iterator[bytes]:
+    """Join events into pieces of about CHUNK_BYTES: sending a piece costs about the same whatever its length, and a
     slow client still keeps at most one waiting."""
     found, size = list[bytes](), 0
     for each in events:
         found.append(each)
         size += len(each)
-        if size >= PIECE_BYTES:
+        if size >= CHUNK_BYTES:
             yield b"".join(found)
             found, size = [], 0
     if found:
         yield b"".join(found)
 
 
-async def differences(
+async def derived_changes(
     params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
 ) -> AsyncIterator[bytes]:
     def found() -> dict[str, dict[str, Any]]:
@@ -133,13 +133,13 @@ async def differences(
         if rv == records.latest():
             await records.changed(within_wall_s=records.clock.loop_s(BOOKMARK_PERIOD_WALL_S), since=rv)
         rv, now = records.latest(), found()  # even if nothing was committed: some views depend on time
-        for piece in pieces(_between(shown, now, rv)):
+        for piece in joined_chunks(_difference_events(shown, now, rv)):
             yield piece
         shown = now
         yield event("BOOKMARK", rv, "{}")
 
 
-def _between(before: dict[str, Any], after: dict[str, Any], rv: int) -> Iterator[bytes]:
+def _difference_events(before: dict[str, Any], after: dict[str, Any], rv: int) -> Iterator[bytes]:
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
         if now is None:

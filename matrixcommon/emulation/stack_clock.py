@@ -2,8 +2,8 @@
 instant.
 
 A change is written with an effective time a little in the future (`LEAD_WALL_S`), and processes check the file more
-often than that (`READ_AGAIN_WALL_S`). So no process computes a time with the old speed that others compute with the new
-one, and emulated time is the same everywhere, continuous and never decreasing. The file is replaced atomically and
+often than that (`READ_PERIOD_WALL_S`). So no process computes a time with the old speed that others compute with the
+new one, and emulated time is the same everywhere, continuous and never decreasing. The file is replaced atomically and
 outlives all processes.
 """
 
@@ -24,13 +24,13 @@ from weakref import WeakKeyDictionary
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.timeline import SpeedChange, Timeline
 
-READ_AGAIN_WALL_S = 0.1
+READ_PERIOD_WALL_S = 0.1
 LEAD_WALL_S = 0.5
 MARGIN_WALL_S = 0.2
 """How much of the lead must be left when the file is in place: one reading period, and as long again."""
-WATCH_WALL_S = 0.2
-NAP_WALL_S_MAX = 3600.0
-NEAR_S = 1e-6
+WATCH_PERIOD_WALL_S = 0.2
+SLEEP_WALL_S_MAX = 3600.0
+TOLERANCE_S = 1e-6
 
 
 class ClockUnreadable(MatrixError):
@@ -86,11 +86,11 @@ class StackClock:
         self._stamp: tuple[int, int, int] | None = None
         self._timeline = read_timeline(file)
         self._read_at = -math.inf
-        self._naps: WeakKeyDictionary[asyncio.AbstractEventLoop, _Naps] = WeakKeyDictionary()
+        self._naps: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sleepers] = WeakKeyDictionary()
 
     def timeline(self, wall_s: float) -> Timeline:
-        """The timeline at the present wall time `wall_s`, read again if it is older than `READ_AGAIN_WALL_S`."""
-        if not 0 <= wall_s - self._read_at < READ_AGAIN_WALL_S:
+        """The timeline at the present wall time `wall_s`, read again if it is older than `READ_PERIOD_WALL_S`."""
+        if not 0 <= wall_s - self._read_at < READ_PERIOD_WALL_S:
             self.look()
             self._read_at = wall_s
         return self._timeline
@@ -146,7 +146,7 @@ class StackClock:
     async def sleep(self, seconds: float) -> None:
         due_s = self.now() + seconds
         await asyncio.sleep(0)
-        while (left_s := due_s - self.now()) > NEAR_S:
+        while (left_s := due_s - self.now()) > TOLERANCE_S:
             await self._here().nap(lambda left_s=left_s: self.wall_s(left_s))  # type: ignore[misc]
 
     async def changed(self) -> None:
@@ -158,15 +158,15 @@ class StackClock:
         wall_s = time.time()
         return self.timeline(wall_s).next_change(wall_s) - wall_s
 
-    def _here(self) -> _Naps:
+    def _here(self) -> _Sleepers:
         loop = asyncio.get_running_loop()
         found = self._naps.get(loop)
         if found is None:
-            found = self._naps[loop] = _Naps(self, loop)
+            found = self._naps[loop] = _Sleepers(self, loop)
         return found
 
 
-class _Naps:
+class _Sleepers:
     """The sleepers in one event loop; all are woken when the file has changed, to recompute their remaining time."""
 
     def __init__(self, clock: StackClock, loop: asyncio.AbstractEventLoop) -> None:
@@ -179,12 +179,12 @@ class _Naps:
     async def nap(self, wall_s: Callable[[], float]) -> None:
         """Sleep until that many wall seconds have passed or the file has changed."""
         sleeper = self._loop.create_future()
-        handle = self._loop.call_later(min(max(0.0, wall_s()), NAP_WALL_S_MAX), _wake, sleeper)
+        handle = self._loop.call_later(min(max(0.0, wall_s()), SLEEP_WALL_S_MAX), _wake, sleeper)
         self._sleepers.add(sleeper)
         if not self._watching:
             self._watching = True
             self._seen = self._clock._timeline
-            self._loop.call_later(WATCH_WALL_S, self._watch)
+            self._loop.call_later(WATCH_PERIOD_WALL_S, self._watch)
         try:
             await sleeper
         finally:
@@ -199,7 +199,7 @@ class _Naps:
                 _wake(sleeper)
         self._watching = bool(self._sleepers)
         if self._watching:
-            self._loop.call_later(WATCH_WALL_S, self._watch)
+            self._loop.call_later(WATCH_PERIOD_WALL_S, self._watch)
 
 
 def _wake(sleeper: asyncio.Future[None]) -> None:

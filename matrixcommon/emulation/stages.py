@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
+from matrixcommon.model.yaml_text import InvalidYaml, packaged_yaml, parse_yaml
 
 STAGE_NAME_MAX = 40
 """Maximum length of a stage's name, which is in reports and tables."""
@@ -43,27 +43,27 @@ class Stage:
 Stages = dict[str, tuple[Stage, ...]]
 
 
-def stages_of(room: str, file: str, path: Path | None = None) -> Stages:
+def load_stages(room: str, file: str, path: Path | None = None) -> Stages:
     """The stages in a file of the package `room`, overridden by those in the file at `path`."""
     built_in = _built_in(room, file)
-    return built_in if path is None else built_in | _read(path.read_text(), str(path))
+    return built_in if path is None else built_in | _parse_stages(path.read_text(), str(path))
 
 
 @lru_cache(maxsize=4)
-def _read(text: str, source: str) -> Stages:
+def _parse_stages(text: str, source: str) -> Stages:
     try:
         document = parse_yaml(text)
-    except NotYaml as wrong:
+    except InvalidYaml as wrong:
         raise InvalidField(f"{source} is not valid YAML: {wrong}", field="stages") from wrong
-    return read_stages(document, source)
+    return stages_from_document(document, source)
 
 
 @cache
 def _built_in(room: str, file: str) -> Stages:
-    return read_stages(packaged_yaml(room, file), file)
+    return stages_from_document(packaged_yaml(room, file), file)
 
 
-def read_stages(document: Any, source: str) -> Stages:
+def stages_from_document(document: Any, source: str) -> Stages:
     """Stages from a parsed YAML document. Raises InvalidField that says what is invalid."""
     if not isinstance(document, dict):
         raise InvalidField(f"{source}: expected work by name, each with a list of stages", field="stages")

@@ -10,12 +10,12 @@ def raise_if_cancelled(failure: Exception) -> None:
     group is not a cancellation, though Python 3.11 and 3.12 count it as one from then on."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
-        if _interrupted(failure):
+        if _caused_by_cancellation(failure):
             raise asyncio.CancelledError from failure
         task.uncancel()
 
 
-def _interrupted(failure: BaseException | None) -> bool:
+def _caused_by_cancellation(failure: BaseException | None) -> bool:
     """Whether the failure was raised while a cancellation was in progress."""
     while failure is not None and not isinstance(failure, asyncio.CancelledError):
         failure = failure.__context__

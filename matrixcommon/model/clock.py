@@ -60,11 +60,11 @@ Seconds = float | Callable[[], float]
 """A duration in emulated seconds: a number, or a function that returns its value at the present speed."""
 
 
-def seconds_now(duration: Seconds) -> float:
+def resolve_seconds(duration: Seconds) -> float:
     return duration() if callable(duration) else duration
 
 
-class Steady:
+class FixedSpeedClock:
     """Base of clocks whose speed never changes."""
 
     scale = 1.0
@@ -90,7 +90,7 @@ class Steady:
         return wall_s
 
 
-def as_set(clock: Clock, seconds: float, floor_wall_s: float) -> float:
+def with_wall_floor(clock: Clock, seconds: float, floor_wall_s: float) -> float:
     """A configured duration in emulated seconds, raised to the wall-clock floor where emulated time runs so fast that
     it would fall below it. A setting that is itself less than the floor is its own floor."""
     return clock.at_least_wall(seconds, min(seconds, floor_wall_s))
@@ -100,9 +100,9 @@ async def pause(clock: Clock, seconds: Seconds, woken: asyncio.Event) -> None:
     """Sleep for that many emulated seconds, or until the event is set. The duration is evaluated again when the speed
     changes, since a floor in wall time is then a different number of emulated seconds."""
     began = clock.now()
-    while not woken.is_set() and (left_s := began + seconds_now(seconds) - clock.now()) > 0:
+    while not woken.is_set() and (left_s := began + resolve_seconds(seconds) - clock.now()) > 0:
         waits = [clock.sleep(left_s), woken.wait()]
-        if not isinstance(clock, Steady):
+        if not isinstance(clock, FixedSpeedClock):
             waits.append(clock.changed())
         tasks = [asyncio.ensure_future(each) for each in waits]
         try:
@@ -115,7 +115,7 @@ async def pause(clock: Clock, seconds: Seconds, woken: asyncio.Event) -> None:
     await asyncio.sleep(0)
 
 
-class ScaledClock(Steady):
+class ScaledClock(FixedSpeedClock):
     """The wall clock, scaled from an anchor that all processes of a stack share.
 
     `anchor_wall_s` and `anchor_emulated_s` are the same instant on both clocks.

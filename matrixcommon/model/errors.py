@@ -218,14 +218,14 @@ class InternalError(MatrixError):
     retryable = True
 
 
-def _tree(root: type[MatrixError]) -> list[type[MatrixError]]:
-    return [root, *(each for child in root.__subclasses__() for each in _tree(child))]
+def _subclasses(root: type[MatrixError]) -> list[type[MatrixError]]:
+    return [root, *(each for child in root.__subclasses__() for each in _subclasses(child))]
 
 
 def from_problem(document: dict[str, Any], status: int) -> MatrixError:
     """The error that a problem document represents: chosen by its reason, else by its HTTP status."""
-    known = {kind.__name__: kind for kind in _tree(MatrixError)}
-    by_status = {kind.status: kind for kind in reversed(_tree(MatrixError)[1:])}
+    known = {kind.__name__: kind for kind in _subclasses(MatrixError)}
+    by_status = {kind.status: kind for kind in reversed(_subclasses(MatrixError)[1:])}
     fallback = Unavailable if status in (429, 502, 504) else by_status.get(status, InternalError)
     kind = known.get(str(document.get("reason")), fallback)
     return kind(

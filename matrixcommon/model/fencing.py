@@ -42,7 +42,7 @@ class Fence:
 FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
 """This process as a leader, in the work that it does as one: all requests that it sends carry the token."""
 
-ASKED_BY: ContextVar[Fence | None] = ContextVar("asked_by", default=None)
+REQUEST_FENCE: ContextVar[Fence | None] = ContextVar("asked_by", default=None)
 """The leader that sent the request being handled. Requests sent to answer it do not carry its token."""
 
 

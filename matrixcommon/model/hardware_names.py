@@ -69,7 +69,7 @@ SUPERNODE = re.compile(r"sn(0|[1-9]\d{0,2})")
 """Without leading zeros, so that each number has one spelling; the limit is far above any real use."""
 
 
-def checked_supernode_name(name: str) -> str:
+def validate_supernode_name(name: str) -> str:
     """Return the name if a new supernode may have it. Raises InvalidField."""
     if not SUPERNODE.fullmatch(name):
         raise InvalidField(f"{name[:80]!r} is not the name of a supernode; use sn0 to sn999", field="name")
@@ -136,7 +136,7 @@ class SwitchName(HardwareName):
     __slots__ = ()
 
 
-def checked_resource_name(text: str, field: str = "name") -> str:
+def validate_resource_name(text: str, field: str = "name") -> str:
     """Return the name or key if it is valid for a resource. Raises InvalidField with `field` otherwise."""
     project, slash, name = text.rpartition("/")
     if not RESOURCE_NAME.fullmatch(name) or (slash and not RESOURCE_NAME.fullmatch(project)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from matrixcommon.model.clock import Clock, Seconds, seconds_now
+from matrixcommon.model.clock import Clock, Seconds, resolve_seconds
 
 LATE_PERIODS = 2.0
 """A beat is late if it comes more than this many periods after the last one."""
@@ -46,4 +46,4 @@ class ProcessPauses:
     def _late_s(self) -> float:
         adapting_s = self._clock.adapting_s - self._adapted_s
         since_s = self._clock.now() - self._beat_at - adapting_s
-        return adapting_s + max(0.0, since_s - LATE_PERIODS * seconds_now(self._period_s))
+        return adapting_s + max(0.0, since_s - LATE_PERIODS * resolve_seconds(self._period_s))

@@ -32,12 +32,12 @@ def resolve(reference: str, project: str) -> str:
     return key_of(owner or project, name)
 
 
-def sibling(key: str, name: str) -> str:
+def sibling_key(key: str, name: str) -> str:
     """The key of another name in the same project."""
     return key_of(project_of(key), name)
 
 
-def named(keys: Iterable[str], project: str) -> str:
+def names_shown_to(keys: Iterable[str], project: str) -> str:
     """List keys in a text shown to `project`: its own by name, those of other projects only as a count."""
     keys = list(keys)
     own = [name_of(key) for key in keys if project_of(key) == project]
@@ -45,7 +45,7 @@ def named(keys: Iterable[str], project: str) -> str:
     return ", ".join([*own, *([f"{others} of other projects"] if others else [])])
 
 
-def reference(key: str, project: str) -> str:
+def reference_to(key: str, project: str) -> str:
     """How `project` refers to a key: by name if it is its own, else as `owner/name` (also `default/a`)."""
     owner = project_of(key)
     return name_of(key) if owner == project else f"{owner}/{name_of(key)}"

@@ -16,10 +16,10 @@ from pydantic_core import CoreSchema
 
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.errors import InvalidField, MatrixError
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import key_of, resolve
-from matrixcommon.model.stored import reader
+from matrixcommon.model.stored import stored_validator
 
 
 def _make_strict(part: Any, model: type[BaseModel]) -> None:
@@ -44,20 +44,20 @@ _BY_NAME = frozenset({"properties", "$defs"})
 _PROSE = frozenset({"description", "examples"})
 
 
-def _bare(part: Any) -> Any:
+def _strip_prose(part: Any) -> Any:
     """A part of a JSON schema without descriptions and examples. `default`, `enum` and `const` stay as they are."""
     if isinstance(part, list):
-        return [_bare(each) for each in part]
+        return [_strip_prose(each) for each in part]
     if not isinstance(part, dict):
         return part
     found = {}
     for key, value in part.items():
         if key in _BY_NAME:
-            found[key] = {name: _bare(each) for name, each in value.items()}
+            found[key] = {name: _strip_prose(each) for name, each in value.items()}
         elif key in ("default", "enum", "const"):
             found[key] = value
         elif key not in _PROSE:
-            found[key] = _bare(value)
+            found[key] = _strip_prose(value)
     return found
 
 
@@ -91,7 +91,7 @@ class ApiModel(BaseModel):
     def bare_schema(cls) -> dict[str, Any]:
         """The JSON schema without descriptions and examples, which do not affect what is accepted; for telling versions
         of the schema apart."""
-        return cast(dict[str, Any], _bare(cls.model_json_schema()))
+        return cast(dict[str, Any], _strip_prose(cls.model_json_schema()))
 
     @classmethod
     def from_stored(cls, document: Any) -> Self:
@@ -100,7 +100,7 @@ class ApiModel(BaseModel):
         try:
             return cls.model_validate(document)
         except (ValidationError, MatrixError):
-            return cast(Self, reader(cls).validate_python(document))
+            return cast(Self, stored_validator(cls).validate_python(document))
 
     def wire(self) -> dict[str, Any]:
         """The JSON form, camelCase, without fields that are None."""
@@ -119,7 +119,7 @@ class ApiModel(BaseModel):
         changed = {} if getattr(self, "project", project) == project else {"project": project}
         for field in self.REFERENCES:
             value = getattr(self, field)
-            if value and (keyed := _keyed(value, project, to_camel(field))) != value:
+            if value and (keyed := _with_keys(value, project, to_camel(field))) != value:
                 changed[field] = keyed
         return self.model_copy(update=changed) if changed else self
 
@@ -133,12 +133,12 @@ class ApiModel(BaseModel):
         return found
 
 
-def build_when_used() -> None:
+def defer_builds() -> None:
     """Defer building of models declared from now on until their first use: a command uses few of those it imports."""
     ApiModel.model_config["defer_build"] = True
 
 
-def build_all() -> None:
+def build_deferred() -> None:
     """Build the deferred models now, and later ones when declared, so that no request has to wait for that."""
     if ApiModel.model_config.pop("defer_build", False):
         left = [ApiModel]
@@ -149,11 +149,11 @@ def build_all() -> None:
             model.model_rebuild()
 
 
-def _keyed(value: Any, project: str, field: str) -> Any:
+def _with_keys(value: Any, project: str, field: str) -> Any:
     if isinstance(value, list):
-        return [_keyed(each, project, field) for each in value]
+        return [_with_keys(each, project, field) for each in value]
     if not isinstance(value, ApiModel):
-        return checked_resource_name(resolve(value, project), field)
+        return validate_resource_name(resolve(value, project), field)
     try:
         return value.in_project(project)
     except InvalidField as wrong:
@@ -219,7 +219,7 @@ class OperationView(ApiModel):
     etag: str = Field("", description="version of the operation; changes with its progress")
 
 
-def condition(
+def set_condition(
     conditions: list[dict[str, Any]],
     type: str,
     status: bool | None,
@@ -250,7 +250,7 @@ def condition(
     return [*kept[:position], entry, *kept[position:]]
 
 
-def is_true(conditions: list[dict[str, Any]], type: str) -> bool:
+def is_condition_true(conditions: list[dict[str, Any]], type: str) -> bool:
     return any(current["type"] == type and current["status"] == "True" for current in conditions)
 
 

@@ -19,15 +19,15 @@ from matrixcommon.model.errors import MatrixError
 BOUNDS = frozenset({"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern"})
 OPAQUE = frozenset({"metadata", "serialization", "default", "expected", "cls", "config"})
 """Keys of a schema whose values are not schemas."""
-CHECKS = frozenset({"function-after", "function-before", "function-wrap"})
+VALIDATORS = frozenset({"function-after", "function-before", "function-wrap"})
 """Validators. A wrapping one is called with the value and the handler that continues validation."""
 
-REFUSALS = (ValueError, AssertionError, MatrixError)
+VALIDATION_ERRORS = (ValueError, AssertionError, MatrixError)
 """The exceptions that validators refuse a value with; a ValidationError is a ValueError."""
 
 
 @cache
-def reader(model: type[BaseModel]) -> SchemaValidator:
+def stored_validator(model: type[BaseModel]) -> SchemaValidator:
     """A validator of stored documents. Built when the model itself first refuses one."""
     model.model_rebuild()
     schema = model.__pydantic_core_schema__
@@ -47,15 +47,15 @@ def without_bounds(schema: Any) -> Any:
         name: inner if name in OPAQUE else without_bounds(inner) for name, inner in schema.items() if name not in BOUNDS
     }
     if kind == "model":  # pydantic would replace this validator by the model's own
-        made = {"type": "no-info", "function": partial(_made, schema["cls"])}
+        made = {"type": "no-info", "function": partial(_construct, schema["cls"])}
         kept = {name: schema[name] for name in ("ref", "serialization") if name in schema}
         return {"type": "function-after", "function": made, "schema": found["schema"], **kept}
-    if kind in CHECKS:
+    if kind in VALIDATORS:
         found["function"] = {**schema["function"], "function": _lenient(schema["function"]["function"], kind)}
     return found
 
 
-def _made(model: type[BaseModel], fields: tuple[dict[str, Any], dict[str, Any] | None, set[str]]) -> BaseModel:
+def _construct(model: type[BaseModel], fields: tuple[dict[str, Any], dict[str, Any] | None, set[str]]) -> BaseModel:
     """Build the model from its validated `fields`: values by name, extra values (none), and the names that were set."""
     return model.model_construct(_fields_set=fields[2], **fields[0])
 
@@ -74,7 +74,7 @@ def _lenient(check: Callable[..., Any], kind: str) -> Callable[..., Any]:
     def checked(value: Any, *more: Any) -> Any:
         try:
             return check(value, *more)
-        except REFUSALS:
+        except VALIDATION_ERRORS:
             return more[0](value) if kind == "function-wrap" else value
 
     return checked

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 SPEED_MAX = 100_000.0
-CHANGES_KEPT = 512
+CHANGES_MAX = 512
 """Older ones are dropped: no decision looks back that far."""
 ADAPTING_WALL_S = 5.0
 """How long after a change silence does not count: a lease that was requested at the old speed may expire in a moment at
@@ -119,7 +119,7 @@ class Timeline:
         """Change the speed from a wall time on. Changes planned for later are dropped."""
         known = tuple(each for each in self.changes if each.wall_s <= at_wall_s)
         change = SpeedChange(at_wall_s, self.emulated(at_wall_s), speed)
-        return Timeline((*known, change)[-CHANGES_KEPT:])
+        return Timeline((*known, change)[-CHANGES_MAX:])
 
     def run_until(self, at_wall_s: float, speed: float, emulated_s: float, then: float) -> Timeline:
         """Run at `speed` from a wall time on until emulated time reaches `emulated_s`, and at `then` afterwards."""
@@ -128,4 +128,4 @@ class Timeline:
         while fast.emulated(reached) < emulated_s:  # short by rounding of the wall time, times the speed
             reached = math.nextafter(reached, math.inf)
         end = SpeedChange(reached, fast.emulated(reached), then)
-        return Timeline((*fast.changes, end)[-CHANGES_KEPT:])
+        return Timeline((*fast.changes, end)[-CHANGES_MAX:])

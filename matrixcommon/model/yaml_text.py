@@ -13,49 +13,49 @@ from typing import Any
 
 import yaml
 
-_PACKAGED = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-SHOWN_CHARS = 300
-FLOW_LEVELS_MAX = 100
+_PACKAGED_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+MESSAGE_CHARS_MAX = 300
+NESTING_MAX = 100
 """Most nested brackets and braces, more than anybody writes: for each, Python's parser scans all that enclose it."""
 
 
-class UsersLoader(yaml.SafeLoader):
+class UserInputLoader(yaml.SafeLoader):
     """The loader of users' input."""
 
     def fetch_flow_collection_start(self, token: Any) -> None:
-        if self.flow_level >= FLOW_LEVELS_MAX:
+        if self.flow_level >= NESTING_MAX:
             raise RecursionError
         super().fetch_flow_collection_start(token)
 
 
-class NotYaml(ValueError):
+class InvalidYaml(ValueError):
     """A text is not valid YAML; the message says where and why, on one line."""
 
     def __init__(self, wrong: Exception) -> None:
         nested = isinstance(wrong, RecursionError)
-        super().__init__("it nests too deep" if nested else " ".join(str(wrong).split())[:SHOWN_CHARS])
+        super().__init__("it nests too deep" if nested else " ".join(str(wrong).split())[:MESSAGE_CHARS_MAX])
 
 
 def packaged_yaml(package: str, *path: str) -> Any:
     """The content of a file in the package."""
-    return yaml.load(files(package).joinpath(*path).read_text("utf-8"), _PACKAGED)
+    return yaml.load(files(package).joinpath(*path).read_text("utf-8"), _PACKAGED_LOADER)
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse a text with a single document. Raises NotYaml."""
-    with _refused():
-        return yaml.load(text, UsersLoader)
+    """Parse a text with a single document. Raises InvalidYaml."""
+    with _raise_invalid_yaml():
+        return yaml.load(text, UserInputLoader)
 
 
-def parse_documents(text: str, loader: type[UsersLoader] = UsersLoader) -> list[Any]:
-    """Parse all documents in a text. Raises NotYaml."""
-    with _refused():
+def parse_documents(text: str, loader: type[UserInputLoader] = UserInputLoader) -> list[Any]:
+    """Parse all documents in a text. Raises InvalidYaml."""
+    with _raise_invalid_yaml():
         return list(yaml.load_all(text, loader))
 
 
 @contextmanager
-def _refused() -> Iterator[None]:
+def _raise_invalid_yaml() -> Iterator[None]:
     try:
         yield
     except (yaml.YAMLError, ValueError, RecursionError) as wrong:  # ValueError: an impossible date, say
-        raise NotYaml(wrong) from wrong
+        raise InvalidYaml(wrong) from wrong

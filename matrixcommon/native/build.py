@@ -20,10 +20,10 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from matrixcommon.native.loader import OPTIONS, Package, cache, compiler, folder_for
+from matrixcommon.native.loader import OPTIONS, Package, build_folder, cache_folder, find_compiler
 
-KEPT = 8  # how many of a package's newest builds are kept
-CHECK = """
+BUILDS_KEPT = 8  # how many of a package's newest builds are kept
+CHECK_SCRIPT = """
 import importlib, sys
 from pathlib import Path
 from matrixcommon.native.loader import CompiledFinder, Package
@@ -35,49 +35,52 @@ for name in sys.argv[4:]:
         sys.exit(f"{name} was loaded from {module.__file__}")
 """
 
-Maker = Callable[[Package, Path, Path], None]
+Compiler = Callable[[Package, Path, Path], None]
 
 
-class Failed(Exception):
+class BuildFailed(Exception):
     """The output of a failed compilation, or of a failed test of its result."""
 
 
-def missing() -> str:
+def missing_requirements() -> str:
     """What is missing for a build, "" for nothing."""
     if importlib.util.find_spec("mypyc") is None or importlib.util.find_spec("setuptools") is None:
         return "mypyc is not installed (pip install mypy setuptools)"
-    if compiler() is None:
+    if find_compiler() is None:
         return "there is no C compiler (on Debian and Ubuntu: apt-get install gcc)"
     if not Path(sysconfig.get_path("include"), "Python.h").exists():
         return "the headers of Python are missing (on Debian and Ubuntu: apt-get install python3-dev)"
     return ""
 
 
-def build(package: Package, make: Maker | None = None) -> Path:
+def build(package: Package, make: Compiler | None = None) -> Path:
     """Return the folder with the compiled modules, building it if it does not exist. `make(package, made, between)`
-    compiles into the folder `made` and may use `between` for intermediate files; the default is `with_mypyc`."""
-    target = folder_for(package)
-    cache().mkdir(mode=0o700, parents=True, exist_ok=True)
-    with alone(package):
+    compiles into the folder `made` and may use `between` for intermediate files; the default is
+    `compile_with_mypyc`."""
+    target = build_folder(package)
+    cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    with build_lock(package):
         if not target.exists():
-            with tempfile.TemporaryDirectory(prefix=f"{package.name}.building-", dir=cache()) as folder:
+            with tempfile.TemporaryDirectory(prefix=f"{package.name}.building-", dir=cache_folder()) as folder:
                 made, between = Path(folder, "made"), Path(folder, "between")
                 made.mkdir()
                 between.mkdir()
-                (make or with_mypyc)(package, made, between)
+                (make or compile_with_mypyc)(package, made, between)
                 check_loadable(package, made)
                 made.rename(target)
-        for old in sorted(cache().glob(f"{package.name}-*"), key=lambda path: path.stat().st_mtime)[:-KEPT]:
+        for old in sorted(cache_folder().glob(f"{package.name}-*"), key=lambda path: path.stat().st_mtime)[
+            :-BUILDS_KEPT
+        ]:
             shutil.rmtree(old, ignore_errors=True)
     return target
 
 
 @contextlib.contextmanager
-def alone(package: Package) -> Iterator[None]:
+def build_lock(package: Package) -> Iterator[None]:
     """Hold the lock that allows one build at a time, and delete what killed builds left behind."""
-    with Path(cache(), f"{package.name}.lock").open("w") as lock:
+    with Path(cache_folder(), f"{package.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        for left in cache().glob(f"{package.name}.building-*"):
+        for left in cache_folder().glob(f"{package.name}.building-*"):
             shutil.rmtree(left, ignore_errors=True)
         yield
 
@@ -87,16 +90,16 @@ def check_loadable(package: Package, made: Path) -> None:
     names = [package.entry_point, *(package.module(source) for source in package.sources())]
     here = Path(__file__).parents[2]
     ran = subprocess.run(
-        [sys.executable, "-c", CHECK, package.name, str(package.folder), str(made), *names],
+        [sys.executable, "-c", CHECK_SCRIPT, package.name, str(package.folder), str(made), *names],
         env=os.environ | {"CLOUDMATRIX_KERNEL": "off", "PYTHONPATH": os.pathsep.join([str(package.root), str(here)])},
         capture_output=True,
         text=True,
     )
     if ran.returncode:
-        raise Failed(f"what was compiled cannot be loaded (exit code {ran.returncode}): {ran.stderr}")
+        raise BuildFailed(f"what was compiled cannot be loaded (exit code {ran.returncode}): {ran.stderr}")
 
 
-def with_mypyc(package: Package, made: Path, between: Path) -> None:
+def compile_with_mypyc(package: Package, made: Path, between: Path) -> None:
     """Translate the modules to C and compile them with setuptools, one extension after another. Imports from outside
     the package are not analysed."""
     from mypyc.build import mypycify
@@ -124,4 +127,4 @@ def with_mypyc(package: Package, made: Path, between: Path) -> None:
             command.ensure_finalized()
             command.run()
         except (SystemExit, OSError, BaseError, CompileError) as refused:
-            raise Failed(f"{output.getvalue()}{refused}") from refused
+            raise BuildFailed(f"{output.getvalue()}{refused}") from refused

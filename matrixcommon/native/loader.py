@@ -92,9 +92,9 @@ class BuildForm:
 
 def activate(package: Package) -> BuildForm:
     """Import the compiled modules of a package in place of its sources, if there are any that load."""
-    if switched_off():
+    if is_disabled():
         return BuildForm(False, "CLOUDMATRIX_KERNEL=off")
-    folder = found(package)
+    folder = find_compiled(package)
     if folder is None:
         return BuildForm(False, f"not compiled; {HINT}")
     finder = CompiledFinder(package, folder)
@@ -108,24 +108,24 @@ def activate(package: Package) -> BuildForm:
     return BuildForm(True)
 
 
-def found(package: Package) -> Path | None:
+def find_compiled(package: Package) -> Path | None:
     """The folder with the modules built from exactly these sources, by the installed mypyc or, if none is installed, by
     any; None if there is none."""
     try:
-        made = sorted(cache().glob(f"{package.name}-{key(package)}-mypyc*"))
+        made = sorted(cache_folder().glob(f"{package.name}-{source_hash(package)}-mypyc*"))
     except (OSError, RuntimeError):
         return None  # no home directory, or not readable
-    version = mypyc() if made else ""
+    version = mypyc_version() if made else ""
     fitting = [folder for folder in made if not version or folder.name.endswith(f"-mypyc{version}")]
     return fitting[-1] if fitting else None
 
 
-def folder_for(package: Package) -> Path:
+def build_folder(package: Package) -> Path:
     """Where its modules are when compiled by the installed mypyc."""
-    return cache() / f"{package.name}-{key(package)}-mypyc{mypyc()}"
+    return cache_folder() / f"{package.name}-{source_hash(package)}-mypyc{mypyc_version()}"
 
 
-def key(package: Package) -> str:
+def source_hash(package: Package) -> str:
     """A hash of the sources, of Python's binary interface and of the C compiler's options."""
     seen = hashlib.sha256(f"{sysconfig.get_config_var('SOABI')} {sys.implementation.cache_tag} {OPTIONS}".encode())
     for source in package.sources():
@@ -134,7 +134,7 @@ def key(package: Package) -> str:
     return seen.hexdigest()[:20]
 
 
-def mypyc() -> str:
+def mypyc_version() -> str:
     """The version of the installed mypyc, "" if there is none."""
     try:
         return metadata.version("mypy")
@@ -142,16 +142,16 @@ def mypyc() -> str:
         return ""
 
 
-def compiler() -> str | None:
+def find_compiler() -> str | None:
     """The C compiler of this machine."""
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def switched_off() -> bool:
+def is_disabled() -> bool:
     """Whether compiled code is disabled."""
     return os.environ.get("CLOUDMATRIX_KERNEL") == "off"
 
 
-def cache() -> Path:
+def cache_folder() -> Path:
     """The folder for machine code."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cloudmatrix"

@@ -27,7 +27,7 @@ Row = dict[str, Any]
 Verb = tuple[str, Table, frozenset[str]]
 """DELETE, INSERT or UPDATE; the table, and the columns that are written."""
 
-KEY = "this_"
+KEY_PREFIX = "this_"
 """Prefix of a key column's bind parameter, to distinguish it from a new value for the column."""
 
 
@@ -65,7 +65,7 @@ class PendingWrites:
         """Execute the writes. Raises RowMissing if a row to be changed or deleted does not exist."""
         steps: dict[Verb, list[Row]] = defaultdict(list)
         for (table, key), row in self._rows.items():
-            at = dict(zip(_keys(table), key if isinstance(key, tuple) else (key,), strict=True))
+            at = dict(zip(_key_columns(table), key if isinstance(key, tuple) else (key,), strict=True))
             if not row.there:
                 if row.values is not None:
                     steps["INSERT", table, frozenset(row.values)].append(row.values)
@@ -82,16 +82,20 @@ class PendingWrites:
 
 def _execute(connection: Connection, steps: Sequence[tuple[Verb, list[Row]]]) -> list[int]:
     """Execute the steps and return how many rows each has matched."""
-    if by_psycopg(connection):
-        sent = [(_on_postgresql(*verb), (orjson.dumps(rows, option=JSON).decode(),)) for verb, rows in steps]
+    if uses_psycopg(connection):
+        sent = [
+            (_postgresql_statement(*verb), (orjson.dumps(rows, option=JSON_OPTIONS).decode(),)) for verb, rows in steps
+        ]
         return [cursor.rowcount for cursor in pipeline(connection, sent)]
-    return [connection.execute(_anywhere(*verb), _keyed(verb, rows)).rowcount for verb, rows in steps]
+    return [
+        connection.execute(_generic_statement(*verb), _with_key_parameters(verb, rows)).rowcount for verb, rows in steps
+    ]
 
 
-JSON = orjson.OPT_NON_STR_KEYS
+JSON_OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
-def by_psycopg(connection: Connection) -> bool:
+def uses_psycopg(connection: Connection) -> bool:
     """Whether `pipeline` can be used."""
     return connection.dialect.name == "postgresql" and connection.dialect.driver == "psycopg"
 
@@ -125,7 +129,7 @@ def _database_error(wrong: Exception, statement: str, dbapi: Any) -> DBAPIError:
 def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> Any:
     """The first row of a query, or None, directly through the driver: for queries that every verb makes. Placeholders
     are %s."""
-    if by_psycopg(connection):
+    if uses_psycopg(connection):
         return pipeline(connection, [(statement, values)])[0].fetchone()
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
@@ -141,14 +145,14 @@ def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> 
 
 
 @lru_cache(maxsize=1024)
-def _on_postgresql(verb: str, table: Table, columns: frozenset[str]) -> str:
+def _postgresql_statement(verb: str, table: Table, columns: frozenset[str]) -> str:
     """The statement for rows that are sent as one JSON array."""
     from sqlalchemy.dialects import postgresql  # late: importing it with its drivers takes a tenth of the startup time
 
     quote = postgresql.dialect().identifier_preparer.quote
     name, names = quote(table.name), [quote(column) for column in sorted(columns)]
     sent = f"json_populate_recordset(CAST(NULL AS {name}), CAST(%s AS json)) AS sent"
-    this_row = " AND ".join(f"{name}.{quote(key)} = sent.{quote(key)}" for key in _keys(table))
+    this_row = " AND ".join(f"{name}.{quote(key)} = sent.{quote(key)}" for key in _key_columns(table))
     if verb == "INSERT":
         return f"INSERT INTO {name} ({', '.join(names)}) SELECT {', '.join(names)} FROM {sent}"
     if verb == "DELETE":
@@ -157,9 +161,11 @@ def _on_postgresql(verb: str, table: Table, columns: frozenset[str]) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _anywhere(verb: str, table: Table, columns: frozenset[str]) -> Executable:
-    """The statement for rows as sets of values, as `_keyed` returns them."""
-    this_row = [column == bindparam(KEY + column.name, type_=column.type) for column in table.primary_key.columns]
+def _generic_statement(verb: str, table: Table, columns: frozenset[str]) -> Executable:
+    """The statement for rows as sets of values, as `_with_key_parameters` returns them."""
+    this_row = [
+        column == bindparam(KEY_PREFIX + column.name, type_=column.type) for column in table.primary_key.columns
+    ]
     if verb == "INSERT":
         return insert(table)
     if verb == "DELETE":
@@ -167,12 +173,12 @@ def _anywhere(verb: str, table: Table, columns: frozenset[str]) -> Executable:
     return update(table).where(*this_row).values({name: bindparam(name) for name in sorted(columns)})
 
 
-def _keyed(verb: Verb, rows: list[Row]) -> list[Row]:
+def _with_key_parameters(verb: Verb, rows: list[Row]) -> list[Row]:
     if verb[0] == "INSERT":
         return rows
-    return [row | {KEY + name: row[name] for name in _keys(verb[1])} for row in rows]
+    return [row | {KEY_PREFIX + name: row[name] for name in _key_columns(verb[1])} for row in rows]
 
 
 @lru_cache(maxsize=256)
-def _keys(table: Table) -> tuple[str, ...]:
+def _key_columns(table: Table) -> tuple[str, ...]:
     return tuple(column.name for column in table.primary_key.columns)

@@ -33,7 +33,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Gone
 from matrixcommon.persistence.bulk_writes import PendingWrites, fetch_one
-from matrixcommon.persistence.reads import looking
+from matrixcommon.persistence.reads import read_only_session
 from matrixcommon.persistence.table_cache import CachingSession
 
 
@@ -138,7 +138,7 @@ class ChangeLog:
 
     def latest(self) -> int:
         """The number of the newest change."""
-        with looking(self._sessions) as session:
+        with read_only_session(self._sessions) as session:
             return self.head_rv(session)
 
     def head_rv(self, session: Session) -> int:
@@ -153,7 +153,7 @@ class ChangeLog:
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
         """Changes of a kind after `rv`, oldest first, and the newest number of any kind at that moment. Raises Gone if
         the journal no longer reaches back that far, or not yet up to `rv`, as after a database was restored."""
-        with looking(self._sessions) as session:
+        with read_only_session(self._sessions) as session:
             found = session.execute(self._since, {"kind": kind, "after": rv, "most": limit}).all()
         newest, floor = (found[0].newest, found[0].floor) if found else (0, 0)
         if rv < floor:

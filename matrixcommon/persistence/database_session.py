@@ -26,16 +26,16 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.change_log import Change, ChangeLog, OwnChanges, journal_tables
-from matrixcommon.persistence.reads import looking
+from matrixcommon.persistence.reads import read_only_session
 from matrixcommon.persistence.resource_row import ABSENT, ResourceRow, check_etag, find
 from matrixcommon.persistence.table_cache import CachedTable, CachingSession, TableCache
-from matrixcommon.persistence.transaction import Follow, GroupTransaction
+from matrixcommon.persistence.transaction import CommitHook, GroupTransaction
 
 T = TypeVar("T")
 
-REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 64, 200
+CACHED_RESULTS_MAX, CACHED_RESULT_LENGTH_MAX = 64, 200
 """How many answers are cached, and their maximum length: long ones are rarely asked for and would fill memory."""
-LOOK_PERIOD_WALL_S = 0.25
+POLL_PERIOD_WALL_S = 0.25
 """How often the database is polled for other replicas' commits while somebody waits for changes."""
 
 __all__ = [
@@ -63,7 +63,7 @@ class Database:
     ) -> None:
         self._sessions = sessions
         self.shared = shared
-        self._look_period_wall_s = LOOK_PERIOD_WALL_S if shared else math.inf
+        self._look_period_wall_s = POLL_PERIOD_WALL_S if shared else math.inf
         self._metadata = metadata
         self._journal = ChangeLog(sessions, metadata)
         self._own = OwnChanges()
@@ -81,7 +81,7 @@ class Database:
         self._remembered: dict[Hashable, tuple[int, Any]] = {}
         """By query of `remembered`, the number of the newest change before the answer, and the answer."""
         self._group: GroupTransaction | None = None
-        self.before_commit: list[Follow] = []
+        self.before_commit: list[CommitHook] = []
         """Called for every verb that changed resources, before the commit, with the rows and the number of its newest
         change."""
         self.after_commit: list[Callable[[int], None]] = []
@@ -160,9 +160,9 @@ class Database:
     def dry_run(self, verb: Callable[[], T]) -> T:
         """Return what a verb of transactions would return, and undo what it did, in the tables and in memory."""
         answer: list[T] = []
-        with suppress(_OnlyTried), self.group_transaction():
+        with suppress(_DryRunDone), self.group_transaction():
             answer.append(verb())
-            raise _OnlyTried
+            raise _DryRunDone
         return answer[0]
 
     def on_commit(self, action: Callable[[], None]) -> None:
@@ -186,7 +186,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Session]:
         """A session for reading committed state; any changes are discarded."""
-        with looking(self._sessions) as session:
+        with read_only_session(self._sessions) as session:
             yield session
 
     def lock(self, session: Session) -> int:
@@ -265,9 +265,9 @@ class Database:
         now = self._asked_since(kind, None if known is None else known[0], ask) or known
         assert now is not None
         _, answer = now
-        if isinstance(answer, Sized) and len(answer) > REMEMBERED_LENGTH_MAX:
+        if isinstance(answer, Sized) and len(answer) > CACHED_RESULT_LENGTH_MAX:
             return cast(T, answer)
-        if len(self._remembered) >= REMEMBERED_MAX:
+        if len(self._remembered) >= CACHED_RESULTS_MAX:
             del self._remembered[next(iter(self._remembered))]
         self._remembered[kind, asked] = now  # now the last to be evicted
         return cast(T, answer)
@@ -314,7 +314,7 @@ class Database:
     async def changed(self, within_wall_s: float, since: int | None = None) -> None:
         """Return when a commit has changed anything after change number `since` (default: the newest), or after
         `within_wall_s`. A commit of this process returns immediately, one of another replica within
-        `LOOK_PERIOD_WALL_S`."""
+        `POLL_PERIOD_WALL_S`."""
         loop = asyncio.get_running_loop()
         since, end = self.latest() if since is None else since, loop.time() + within_wall_s
         waiter: asyncio.Future[None] = loop.create_future()
@@ -333,7 +333,7 @@ class Database:
         """The newest change as of a moment ago: however many watch, the database is polled once per period. `now` is
         the loop's time."""
         at, newest = self._look
-        if not 0 <= now - at < LOOK_PERIOD_WALL_S / 2:
+        if not 0 <= now - at < POLL_PERIOD_WALL_S / 2:
             self._look = now, newest = now, self.latest()
         return newest
 
@@ -361,5 +361,5 @@ class Store:
         return self.records.reading()
 
 
-class _OnlyTried(Exception):
+class _DryRunDone(Exception):
     """Ends the group of a dry run."""

@@ -26,14 +26,14 @@ class VerbOutcome:
     seconds: float
 
 
-class Decides(Protocol):
+class DecisionOwner(Protocol):
     """An object with methods that are decisions."""
 
     decided: list[Callable[[VerbOutcome], None]]
     records: Database
 
 
-def decision(action: Callable[P, R]) -> Callable[P, R]:
+def report_outcome(action: Callable[P, R]) -> Callable[P, R]:
     """Report the outcomes of a method to its owner's `decided`, except for `validate_only` calls."""
 
     @wraps(action)
@@ -45,15 +45,15 @@ def decision(action: Callable[P, R]) -> Callable[P, R]:
         try:
             found = action(*args, **kwargs)
         except MatrixError as refused:
-            _tell(owner, VerbOutcome(action.__name__, "Refused", refused.reason, time.perf_counter() - started))
+            _notify(owner, VerbOutcome(action.__name__, "Refused", refused.reason, time.perf_counter() - started))
             raise
         granted = VerbOutcome(action.__name__, "Granted", "", time.perf_counter() - started)
-        owner.records.on_commit(lambda: _tell(owner, granted))
+        owner.records.on_commit(lambda: _notify(owner, granted))
         return found
 
     return reported
 
 
-def _tell(owner: Decides, made: VerbOutcome) -> None:
+def _notify(owner: DecisionOwner, made: VerbOutcome) -> None:
     for hear in owner.decided:
         hear(made)

@@ -19,7 +19,7 @@ from matrixcommon.persistence.database_session import Database, ResourceRow
 
 log = logging.getLogger(__name__)
 
-UNSEEN = -1
+NOT_LOADED = -1
 
 
 class DerivedState:
@@ -30,7 +30,7 @@ class DerivedState:
         self._records = records
         self._read = read
         self._kinds = kinds
-        self._seen = UNSEEN
+        self._seen = NOT_LOADED
         """The number of the newest change in memory."""
         self._wrong = True
         """Memory may differ from the tables."""
@@ -72,7 +72,7 @@ class DerivedState:
             self._take_in(session, self._records.newest(session))
 
     def _take_in(self, session: Session, newest: int) -> None:
-        self._wrong, self._seen = True, UNSEEN
+        self._wrong, self._seen = True, NOT_LOADED
         self._read(session)
         self._wrong, self._seen = False, newest
 

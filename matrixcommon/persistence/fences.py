@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, update
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.fencing import ASKED_BY, FENCE, Fence
+from matrixcommon.model.fencing import FENCE, REQUEST_FENCE, Fence
 from matrixcommon.persistence.bulk_writes import fetch_one
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.resource_row import ResourceRow
@@ -71,7 +71,7 @@ class Fences:
 
     def _compare(self, session: Session, rows: list[ResourceRow], newest: int) -> None:
         """Check the current leader, if any, before its changes are committed. Raises StaleLeader."""
-        fence = FENCE.get() or ASKED_BY.get()
+        fence = FENCE.get() or REQUEST_FENCE.get()
         if fence is None:
             return
         row = self.read(session, fence.name)

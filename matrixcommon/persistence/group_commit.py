@@ -18,7 +18,7 @@ from matrixcommon.persistence.database_session import Database
 
 T = TypeVar("T")
 
-MOST = 64
+GROUP_SIZE_MAX = 64
 """Most verbs in a group; this bounds how long the event loop is blocked."""
 
 
@@ -30,29 +30,29 @@ class Outcome:
     error: BaseException | None = None
 
 
-def decide(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcome]:
+def run_group(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcome]:
     """Run the verbs and return their outcomes in the same order; what was granted is durable. A verb makes at most one
     transaction."""
     if len(verbs) == 1:
-        return [_alone(verbs[0])]
+        return [_run_verb(verbs[0])]
     outcomes: list[Outcome] = []
     group = None
     try:
         with records.group_transaction() as group:
             for verb in verbs:
-                outcome = _alone(verb)
+                outcome = _run_verb(verb)
                 if group.broken:
                     raise outcome.error or RuntimeError("a verb broke its group and reported nothing")
                 outcomes.append(outcome)
     except Exception as wrong:
         if group is None or not group.committing:
-            return [_alone(verb) for verb in verbs]
+            return [_run_verb(verb) for verb in verbs]
         # The commit succeeded, or its outcome is unknown: report the error, so that the callers can retry.
         return [each if each.error is not None and group.committed else Outcome(error=wrong) for each in outcomes]
     return outcomes
 
 
-def _alone(verb: Callable[[], Any]) -> Outcome:
+def _run_verb(verb: Callable[[], Any]) -> Outcome:
     try:
         return Outcome(verb())
     except Exception as wrong:
@@ -78,13 +78,13 @@ class CommitQueue:
         return await answer
 
     def _next(self) -> None:
-        group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        group, self._waiting = self._waiting[:GROUP_SIZE_MAX], self._waiting[GROUP_SIZE_MAX:]
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
         group = [(verb, answer) for verb, answer in group if not answer.done()]  # the caller may have been cancelled
         if not group:
             return
-        outcomes = decide(self._records, [verb for verb, _ in group])
+        outcomes = run_group(self._records, [verb for verb, _ in group])
         for (_, answer), outcome in zip(group, outcomes, strict=True):
             if answer.done():
                 continue

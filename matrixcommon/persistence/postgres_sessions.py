@@ -6,17 +6,20 @@ the connection is alive. The server therefore ends such a transaction; a writer 
 retries later.
 """
 
-LOCK_PATIENCE_WALL_S = 5
+LOCK_TIMEOUT_WALL_S = 5
 """How long a writer waits for the lock; a decision and its commit take milliseconds."""
-PAUSE_PATIENCE_WALL_S = 10
+IDLE_TRANSACTION_TIMEOUT_WALL_S = 10
 """How long a transaction may be idle between two statements before the server ends it."""
 
 
 def session_options() -> str:
     """libpq's `options` for a new connection."""
-    patience = {"lock_timeout": LOCK_PATIENCE_WALL_S, "idle_in_transaction_session_timeout": PAUSE_PATIENCE_WALL_S}
+    patience = {
+        "lock_timeout": LOCK_TIMEOUT_WALL_S,
+        "idle_in_transaction_session_timeout": IDLE_TRANSACTION_TIMEOUT_WALL_S,
+    }
     return " ".join(f"-c {name}={patience_s}s" for name, patience_s in patience.items())
 
 
-WITHOUT_LIMITS = "SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
+LIFT_TIMEOUTS = "SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
 """Lifts both limits for the rest of a transaction that may take long, such as a migration."""

@@ -9,7 +9,7 @@ from matrixcommon.persistence.table_cache import CachingSession
 
 
 @contextmanager
-def looking(sessions: Callable[[], CachingSession]) -> Iterator[CachingSession]:
+def read_only_session(sessions: Callable[[], CachingSession]) -> Iterator[CachingSession]:
     """A session whose changes, if any, are discarded.
 
     On a database server a session that wrote nothing ends its transaction with a commit: at every rollback psycopg

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Mapped, Session, class_mapper, mapped_column
 from matrixcommon.model.errors import NotFound, PreconditionFailed
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of
-from matrixcommon.model.resource_model import ResourceView, StuckView, condition
+from matrixcommon.model.resource_model import ResourceView, StuckView, set_condition
 from matrixcommon.model.state_machine import StateMachine
 
 R = TypeVar("R", bound="ResourceRow")
@@ -55,7 +55,9 @@ class ResourceRow:
         """Set a condition as of `generation` (default: its own); the transition time changes only if the status
         does."""
         observed = generation or self.generation or 1
-        self.conditions = condition(self.conditions or [], type, status, reason, message, generation=observed, now=now)
+        self.conditions = set_condition(
+            self.conditions or [], type, status, reason, message, generation=observed, now=now
+        )
 
     def find_condition(self, type: str) -> dict[str, Any] | None:
         return next((each for each in self.conditions or [] if each["type"] == type), None)
@@ -71,7 +73,9 @@ class ResourceRow:
         """A view whose fields come from the columns of the same names, except those given in `otherwise`. Columns that
         are None leave the view's default."""
         alike = {
-            name: getattr(self, name) for name in _alike(cast(Hashable, type(self)), view) if name not in otherwise
+            name: getattr(self, name)
+            for name in _shared_columns(cast(Hashable, type(self)), view)
+            if name not in otherwise
         }
         set_ones = {name: value for name, value in alike.items() if value is not None}
         return view.from_stored({**self.common(), **set_ones, **otherwise})
@@ -144,13 +148,13 @@ class TimedStateRow(ResourceRow):
 
 
 @cache
-def _alike(row: Hashable, view: type[ResourceView]) -> tuple[str, ...]:
+def _shared_columns(row: Hashable, view: type[ResourceView]) -> tuple[str, ...]:
     columns = class_mapper(cast(type, row)).column_attrs
     return tuple(name for name in view.model_fields if name not in ResourceView.model_fields and name in columns)
 
 
 @cache
-def _count_of(kind: Any, column: str) -> Select[Any]:
+def _count_query(kind: Any, column: str) -> Select[Any]:
     """A query for the number of rows whose `column` is `subject`; built once, since that takes as long as running
     it."""
     return select(func.count()).select_from(kind).where(getattr(kind, column) == bindparam("subject", type_=String()))
@@ -170,7 +174,7 @@ class EventColumns:
         kind: Any = cls
         column, subject = next(iter(about.items()))
         with session.no_autoflush:
-            count = session.scalar(_count_of(kind, column), {"subject": str(subject)}) or 0
+            count = session.scalar(_count_query(kind, column), {"subject": str(subject)}) or 0
         count += sum(isinstance(each, kind) and getattr(each, column) == subject for each in session.new)
         name = f"{subject}.{int(at * 1000):x}.{count}"
         session.add(kind(name=name, type=type, reason=reason, message=message, at=at, state="Seen", **about))

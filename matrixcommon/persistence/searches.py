@@ -1,7 +1,7 @@
 """Long searches, run on a copy of the state in another thread, outside of the event loop and the journal's lock.
 
-A verb that needs one raises `SearchNeeded`, so that its transaction is rolled back, and is run again with the result if
-that is still valid. Without `search_outside` a verb searches inline.
+A verb that needs one raises `SearchRequired`, so that its transaction is rolled back, and is run again with the result
+if that is still valid. Without `run_with_searches` a verb searches inline.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _found: ContextVar[dict[str, Any] | None] = ContextVar("found", default=None)
 """Results found outside for the current verb, by the search's name; None if it searches inline."""
 
 
-class SearchNeeded(Exception):
+class SearchRequired(Exception):
     """A verb needs a search first. `find` may be called in any thread."""
 
     def __init__(self, name: str, find: Callable[[], Any]) -> None:
@@ -45,7 +45,7 @@ class SearchNeeded(Exception):
 
 def search(name: str, find: Callable[[C], T], state: C, holds: Callable[[T], bool]) -> T:
     """Return what `find` finds in `state`, or found earlier in a copy of it if that `holds` for the present `state`.
-    Raises SearchNeeded if it has to be searched outside first.
+    Raises SearchRequired if it has to be searched outside first.
 
     `find` may change only the copy. `name` distinguishes the searches of one verb.
     """
@@ -55,10 +55,10 @@ def search(name: str, find: Callable[[C], T], state: C, holds: Callable[[T], boo
     if name in found and holds(found[name]):
         result: T = found[name]
         return result
-    raise SearchNeeded(name, partial(find, copied(state)))
+    raise SearchRequired(name, partial(find, copy_without_gc(state)))
 
 
-def copied(state: C) -> C:
+def copy_without_gc(state: C) -> C:
     """Copy the state, on the event loop, with garbage collection off: each collection that the growing copy triggers
     walks the whole heap, which together takes four times as long as a copy of 20,000 nodes itself."""
     collects = gc.isenabled()
@@ -70,7 +70,7 @@ def copied(state: C) -> C:
             gc.enable()
 
 
-async def search_outside(verb: Callable[[], Awaitable[T]], executor: Executor | None) -> T:
+async def run_with_searches(verb: Callable[[], Awaitable[T]], executor: Executor | None) -> T:
     """Return what the verb returns, with its searches run in `executor` (by default the loop's). Raises what the verb
     raises."""
     found: dict[str, Any] = {}
@@ -79,9 +79,9 @@ async def search_outside(verb: Callable[[], Awaitable[T]], executor: Executor | 
         for _ in range(SEARCHES_MAX):
             try:
                 return await verb()
-            except SearchNeeded as needed:
+            except SearchRequired as needed:
                 found[needed.name] = await asyncio.get_running_loop().run_in_executor(executor, needed.find)
-        with contextlib.suppress(SearchNeeded):
+        with contextlib.suppress(SearchRequired):
             return await verb()
         _found.set(None)
         return await verb()

@@ -82,13 +82,13 @@ class RowMapping:
         return {attribute: current[attribute] for attribute in self.attributes}
 
 
-_SHAPES: dict[type, RowMapping] = {}
+_MAPPINGS: dict[type, RowMapping] = {}
 
 
-def shape_of(kind: type) -> RowMapping:
-    found = _SHAPES.get(kind)
+def mapping_of(kind: type) -> RowMapping:
+    found = _MAPPINGS.get(kind)
     if found is None:
-        found = _SHAPES[kind] = RowMapping(kind)
+        found = _MAPPINGS[kind] = RowMapping(kind)
     return found
 
 
@@ -103,12 +103,12 @@ class TableCache:
         """Rows that were added, deleted or changed since the last `note`."""
         for keep in keeps:
             self._rows[keep.kind], self._by[keep.kind] = {}, {attribute: {} for attribute in keep.by}
-            _follow(keep.kind)
+            _track_attributes(keep.kind)
             found: Sequence[Any] = session.scalars(select(keep.kind)).all()
             session.expunge_all()
             for row in found:
                 self._enter(row)
-                self._written[row] = shape_of(keep.kind).values(row)
+                self._written[row] = mapping_of(keep.kind).values(row)
 
     def __contains__(self, kind: object) -> bool:
         return kind in self._rows
@@ -132,30 +132,30 @@ class TableCache:
 
     def delete(self, row: Any) -> None:
         kind = type(row)
-        del self._rows[kind][shape_of(kind).key(row)]
+        del self._rows[kind][mapping_of(kind).key(row)]
         for attribute, index in self._by[kind].items():
-            _leave(index, getattr(row, attribute), row)
-        del row.__dict__[FOLLOWED_BY]
+            _remove_from_index(index, getattr(row, attribute), row)
+        del row.__dict__[CACHE_ATTRIBUTE]
         self._touched[row] = None
 
     def set(self, row: Any, attribute: str, before: Any, value: Any) -> None:
         """Track that a row's `attribute` changed to `value`."""
         self._touched[row] = None
         if (index := self._by[type(row)].get(attribute)) is not None and value != before:
-            _leave(index, before, row)
+            _remove_from_index(index, before, row)
             index.setdefault(value, {})[row] = None
 
     def differs(self, row: Any) -> bool:
         """Whether a row differs from its last noted values."""
         was = self._written.get(row)
-        return row in self._touched and (was is None or bool(_differences(row, was)))
+        return row in self._touched and (was is None or bool(_changed_values(row, was)))
 
     def _enter(self, row: Any) -> None:
         kind = type(row)
-        self._rows[kind][shape_of(kind).key(row)] = row
+        self._rows[kind][mapping_of(kind).key(row)] = row
         for attribute, index in self._by[kind].items():
             index.setdefault(getattr(row, attribute), {})[row] = None
-        row.__dict__[FOLLOWED_BY] = self
+        row.__dict__[CACHE_ATTRIBUTE] = self
 
     # ---- what changed
 
@@ -164,12 +164,12 @@ class TableCache:
         deleted, new, changed = [], [], []
         for row in self._touched:
             was = self._written.get(row)
-            if FOLLOWED_BY not in row.__dict__:
+            if CACHE_ATTRIBUTE not in row.__dict__:
                 if was is not None:
                     deleted.append(row)
             elif was is None:
                 new.append(row)
-            elif _differences(row, was):
+            elif _changed_values(row, was):
                 changed.append(row)
         return deleted, new, changed
 
@@ -177,51 +177,51 @@ class TableCache:
         """Add what changed to the writes."""
         touched, self._touched = self._touched, {}
         for row in touched:  # deletions first, since a new row may have the same key
-            if FOLLOWED_BY not in row.__dict__ and self._written.pop(row, None) is not None:
-                shape = shape_of(type(row))
+            if CACHE_ATTRIBUTE not in row.__dict__ and self._written.pop(row, None) is not None:
+                shape = mapping_of(type(row))
                 writes.drop(shape.table, shape.key(row))
         for row in touched:
-            if FOLLOWED_BY in row.__dict__:
-                shape, was = shape_of(type(row)), self._written.get(row)
+            if CACHE_ATTRIBUTE in row.__dict__:
+                shape, was = mapping_of(type(row)), self._written.get(row)
                 if was is None:
                     self._written[row] = shape.values(row)
                     writes.put(shape.table, shape.key(row), shape.values(row), there=False)
-                elif differs := _differences(row, was):
+                elif differs := _changed_values(row, was):
                     was |= differs
                     writes.put(shape.table, shape.key(row), differs, there=True)
 
 
-def _differences(row: Any, was: dict[str, Any]) -> dict[str, Any]:
+def _changed_values(row: Any, was: dict[str, Any]) -> dict[str, Any]:
     current = row.__dict__
     return {name: current[name] for name, value in was.items() if current[name] is not value and current[name] != value}
 
 
-FOLLOWED_BY = "_followed_by"
+CACHE_ATTRIBUTE = "_followed_by"
 """The row attribute that refers to its cache."""
 
 
-def _leave(index: dict[Any, dict[Any, None]], value: Any, row: Any) -> None:
+def _remove_from_index(index: dict[Any, dict[Any, None]], value: Any, row: Any) -> None:
     del index[value][row]
     if not index[value]:
         del index[value]
 
 
-_FOLLOWED: set[type] = set()
+_TRACKED: set[type] = set()
 
 
-def _follow(kind: type) -> None:
+def _track_attributes(kind: type) -> None:
     """Report every attribute set on such rows to the cache that they are in."""
-    if kind in _FOLLOWED:
+    if kind in _TRACKED:
         return
-    _FOLLOWED.add(kind)
+    _TRACKED.add(kind)
 
     def on_set(state: Any, value: Any, before: Any, initiator: Any) -> Any:
-        found: TableCache | None = state.dict.get(FOLLOWED_BY)
+        found: TableCache | None = state.dict.get(CACHE_ATTRIBUTE)
         if found is not None and value is not before:
             found.set(state.obj(), initiator.key, before, value)
         return value
 
-    for attribute in shape_of(kind).attributes:
+    for attribute in mapping_of(kind).attributes:
         event.listen(getattr(kind, attribute), "set", on_set, raw=True, retval=True)
 
 
@@ -246,12 +246,12 @@ class CachingSession(Session):
         if not options:
             if self.cache is not None and entity in self.cache:
                 return self.cache.get(entity, ident)
-            if (loaded := shape_of(entity).loaded(self, ident)) is not None:
+            if (loaded := mapping_of(entity).loaded(self, ident)) is not None:
                 return loaded[0]
         return super().get(entity, ident, **options)
 
     def add(self, instance: object, **options: Any) -> None:
-        shape_of(type(instance)).complete(instance)
+        mapping_of(type(instance)).complete(instance)
         if self.cache is not None and type(instance) in self.cache:
             self.cache.add(instance)
         else:
@@ -270,14 +270,14 @@ class CachingSession(Session):
 
 
 @event.listens_for(CachingSession, "before_flush")
-def _flushing(session: CachingSession, *_: Any) -> None:
+def _before_flush(session: CachingSession, *_: Any) -> None:
     session.wrote = True
     if session.writer is not None:
         session.writer.flushing()
 
 
 @event.listens_for(CachingSession, "do_orm_execute")
-def _asking(state: ORMExecuteState) -> None:
+def _before_execute(state: ORMExecuteState) -> None:
     session = cast(CachingSession, state.session)
     session.wrote = session.wrote or not state.is_select
     if session.cache is not None and state.is_select:
@@ -290,18 +290,18 @@ def _asking(state: ORMExecuteState) -> None:
 
 def all_rows(session: Session, kind: type[T]) -> list[T]:
     """All rows of a kind, from memory if cached; in no order."""
-    found = _cache_of(session, kind)
-    return list(session.scalars(shape_of(kind).all_rows)) if found is None else found.all(kind)
+    found = _cache_with(session, kind)
+    return list(session.scalars(mapping_of(kind).all_rows)) if found is None else found.all(kind)
 
 
 def rows_where(session: Session, kind: type[T], attribute: str, *values: str) -> list[T]:
     """The rows whose `attribute` is one of these values. For a cached kind it must be the key or in
     `CachedTable.by`."""
-    if (found := _cache_of(session, kind)) is not None:
+    if (found := _cache_with(session, kind)) is not None:
         return found.where(kind, attribute, dict.fromkeys(values))
     return list(session.scalars(select(kind).where(getattr(kind, attribute).in_([*map(str, values)]))))
 
 
-def _cache_of(session: Session, kind: type) -> TableCache | None:
+def _cache_with(session: Session, kind: type) -> TableCache | None:
     found = session.cache if isinstance(session, CachingSession) else None
     return found if found is not None and kind in found else None

@@ -17,15 +17,15 @@ from sqlalchemy.orm import Session
 from matrixcommon.persistence.bulk_writes import PendingWrites
 from matrixcommon.persistence.change_log import ChangeLog
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.persistence.table_cache import CachingSession, TableCache, shape_of
+from matrixcommon.persistence.table_cache import CachingSession, TableCache, mapping_of
 
 K = TypeVar("K")
 V = TypeVar("V")
 
-Touched = dict[Any, str]
+RowChanges = dict[Any, str]
 """What happened to each row: ADDED, MODIFIED or DELETED."""
 
-Follow = Callable[[Session, list[ResourceRow], int], None]
+CommitHook = Callable[[Session, list[ResourceRow], int], None]
 
 
 class TransactionAborted(RuntimeError):
@@ -48,7 +48,7 @@ def restore_entry(current: dict[K, V], key: K) -> Callable[[], None]:
 class GroupTransaction:
     """The units of one transaction over `session`."""
 
-    def __init__(self, session: CachingSession, journal: ChangeLog, now: float, follow: list[Follow]) -> None:
+    def __init__(self, session: CachingSession, journal: ChangeLog, now: float, follow: list[CommitHook]) -> None:
         self.session = session
         self.broken = self.committing = self.committed = False
         self.done: list[Callable[[], None]] = []
@@ -64,7 +64,7 @@ class GroupTransaction:
         self._writes = PendingWrites()
         self.entries: list[dict[str, Any]] = []
         """Journal entries, in order."""
-        self._touched: Touched = {}
+        self._touched: RowChanges = {}
         self._wrote_by_statement = False
         """Whether the current unit has written with statements instead of through rows."""
         self._wrote = False
@@ -148,7 +148,7 @@ class GroupTransaction:
         touched |= dict.fromkeys([*session.deleted, *deleted], "DELETED")
         touched |= dict.fromkeys([*session.new, *new], "ADDED")
         changed += [row for row in session.dirty if session.is_modified(row)]
-        for row in sorted(changed, key=_in_order):
+        for row in sorted(changed, key=_sort_key):
             touched.setdefault(row, "MODIFIED")
 
     def _note(self) -> None:
@@ -189,6 +189,6 @@ class GroupTransaction:
         self.session.info["newest"] = self.newest
 
 
-def _in_order(row: Any) -> tuple[str, str]:
+def _sort_key(row: Any) -> tuple[str, str]:
     """A deterministic sort key, so that journals can be compared."""
-    return row.__class__.__name__, str(shape_of(row.__class__).key(row))
+    return row.__class__.__name__, str(mapping_of(row.__class__).key(row))

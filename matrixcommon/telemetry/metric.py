@@ -97,7 +97,7 @@ class Metric:
 
     def read(self, registry: CollectorRegistry, value: Callable[[], float]) -> None:
         """Export a metric without labels whose value is read from `value()` at each scrape."""
-        registry.register(_Read(self, value))
+        registry.register(_ValueCollector(self, value))
 
     def exported(self) -> tuple[str, ...]:
         """The names of its samples."""
@@ -105,7 +105,7 @@ class Metric:
         return tuple(f"{self.name}{part}" for part in parts)
 
 
-class _Read(Collector):
+class _ValueCollector(Collector):
     """A collector of one value, read at every scrape."""
 
     def __init__(self, metric: Metric, value: Callable[[], float]) -> None:

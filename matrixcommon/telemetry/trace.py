@@ -22,7 +22,7 @@ RESOURCE: ContextVar[str] = ContextVar("resource", default="")
 """The resource that the current work is about, e.g. `instances/default/one`; included in log lines."""
 
 _W3C = TraceContextTextMapPropagator()
-_KEPT = 4096
+_CONTEXTS_MAX = 4096
 
 
 def traceparent() -> str:
@@ -41,7 +41,7 @@ def trace_id() -> str:
 
 
 @contextmanager
-def continued(parent: str | None, name: str, *expected: type[BaseException], **about: str) -> Iterator[Span]:
+def resumed_span(parent: str | None, name: str, *expected: type[BaseException], **about: str) -> Iterator[Span]:
     """A span under a stored context; without one, nothing is recorded. An exception marks the span as failed unless it
     is `expected`, that is, only says how the work continues."""
     if not parent:
@@ -61,7 +61,7 @@ def continued(parent: str | None, name: str, *expected: type[BaseException], **a
             raise
 
 
-def finished(parent: str | None, name: str, started_ns: int, **about: str) -> None:
+def record_span(parent: str | None, name: str, started_ns: int, **about: str) -> None:
     """Record a span of work that has just ended; `started_ns` is wall time (time.time_ns)."""
     if parent:
         context = _W3C.extract({"traceparent": parent})
@@ -69,9 +69,9 @@ def finished(parent: str | None, name: str, started_ns: int, **about: str) -> No
         span.end(time.time_ns())
 
 
-class TraceBook:
-    """The trace contexts of the last requests for resources, at most `_KEPT` of them. They are lost with the process;
-    a repeated request, as from a workflow's step after a crash, supplies its context again."""
+class TraceContexts:
+    """The trace contexts of the last requests for resources, at most `_CONTEXTS_MAX` of them. They are lost with the
+    process; a repeated request, as from a workflow's step after a crash, supplies its context again."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, str] = OrderedDict()
@@ -81,7 +81,7 @@ class TraceBook:
         if parent := traceparent():
             self._of[name] = parent
             self._of.move_to_end(name)
-            while len(self._of) > _KEPT:
+            while len(self._of) > _CONTEXTS_MAX:
                 self._of.popitem(last=False)
 
     def get(self, name: str | None) -> str | None:

@@ -16,7 +16,7 @@ from matrixcommon.workflows.workflow import C, Workflow
 R = TypeVar("R", bound=WorkflowRow)
 
 
-class Unreadable(Exception):
+class UnreadablePayload(Exception):
     """This release cannot read a workflow's payload; the message says why."""
 
 

@@ -17,16 +17,16 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, MatrixError, from_problem
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.host import Host, R
-from matrixcommon.workflows.progress import attempts, begun_again, noted, start_of
+from matrixcommon.workflows.progress import attempts, rewound, start_field, with_entry
 from matrixcommon.workflows.rows import OPEN, STUCK
 from matrixcommon.workflows.verbs import roll_back
-from matrixcommon.workflows.workflow import C, Step, StepAgain, Workflow
+from matrixcommon.workflows.workflow import C, RewindToStep, Step, Workflow
 
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class _Written:
+class _Progress:
     """The recorded state of a workflow in progress: the step it has reached, and its last message."""
 
     state: str
@@ -64,13 +64,13 @@ class WorkflowLog(Generic[C, R]):
             count = attempts(row.trace, step.name) + failed
             row.message = f"{message}; trying again" if failed else message
             if failed or (row.trace or {}).get(step.name, {}).get("message") != message:
-                row.trace = noted(row.trace, step.name, message=message, attempts=count)
+                row.trace = with_entry(row.trace, step.name, message=message, attempts=count)
             if row.stuck is None:
-                start = start_of(row.state)
+                start = start_field(row.state)
                 started = (row.trace or {}).get(step.name, {}).get(start)
                 if started is None:
-                    started, row.trace = now, noted(row.trace, step.name, **{start: now})
-                late = _late(workflow, step, message, now - started, now - row.timed_from)
+                    started, row.trace = now, with_entry(row.trace, step.name, **{start: now})
+                late = _exceeded_deadline(workflow, step, message, now - started, now - row.timed_from)
         if late is not None:
             self._set_stuck(name, True, *late)
         return count
@@ -84,20 +84,20 @@ class WorkflowLog(Generic[C, R]):
         last = written.trace.get(step.name, {})
         if written.message != message or last.get("message") != message:
             return False
-        started = last.get(start_of(written.state))
+        started = last.get(start_field(written.state))
         if written.stuck or started is None:
             return written.stuck
-        return _late(workflow, step, message, now - started, now - written.timed_from) is None
+        return _exceeded_deadline(workflow, step, message, now - started, now - written.timed_from) is None
 
-    def _written(self, name: str) -> _Written | None:
+    def _written(self, name: str) -> _Progress | None:
         """The record of a workflow; None if it is not in progress."""
 
-        def ask(session: Session) -> _Written | None:
+        def ask(session: Session) -> _Progress | None:
             row = session.get(self._host.row, name)
             if row is None or row.state not in OPEN:
                 return None
             stuck = row.stuck is not None
-            return _Written(row.state, row.reached, row.message, row.trace or {}, stuck, row.timed_from)
+            return _Progress(row.state, row.reached, row.message, row.trace or {}, stuck, row.timed_from)
 
         return self._host.store.records.remembered(self._host.row, ("written", name), ask)
 
@@ -105,7 +105,7 @@ class WorkflowLog(Generic[C, R]):
         """A workflow that was requested during a drain starts now."""
         with self._open(name) as (_, row):
             if row is not None:
-                row.trace, row.message = noted(None, row.reached, startedAt=self._clock.now()), ""
+                row.trace, row.message = with_entry(None, row.reached, startedAt=self._clock.now()), ""
 
     def done(self, name: str, reached: str) -> None:
         """The step is done; with the last one the workflow is."""
@@ -113,7 +113,7 @@ class WorkflowLog(Generic[C, R]):
             if row is None or row.state != "Running" or row.reached != reached:
                 return  # overtaken, or cancelled meanwhile: then undoing begins with this step
             now = self._clock.now()
-            row.trace = noted(row.trace, row.reached, finishedAt=now, message="")
+            row.trace = with_entry(row.trace, row.reached, finishedAt=now, message="")
             row.step += 1
             row.message = ""
             if row.stuck is not None:
@@ -121,9 +121,9 @@ class WorkflowLog(Generic[C, R]):
             if row.step == len(row.steps):
                 row.state, row.finished_at = "Done", now
             else:
-                row.trace = noted(row.trace, row.reached, startedAt=now)
+                row.trace = with_entry(row.trace, row.reached, startedAt=now)
 
-    def begun_again(self, name: str, reached: str, workflow: Workflow[C], again: StepAgain) -> None:
+    def begun_again(self, name: str, reached: str, workflow: Workflow[C], again: RewindToStep) -> None:
         """The workflow goes back to an earlier step; that step and those after it are done again."""
         step = workflow.step(again.step)
         with self._open(name) as (_, row):
@@ -133,7 +133,7 @@ class WorkflowLog(Generic[C, R]):
                 known = [workflow.step(each) for each in row.steps]
                 row.step = next(at for at, each in enumerate(known) if each is not None and each.name in ahead)
                 row.steps = [*row.steps[: row.step], *ahead]
-                row.trace = begun_again(row.trace, row.steps[row.step :], self._clock.now())
+                row.trace = rewound(row.trace, row.steps[row.step :], self._clock.now())
                 row.message = str(again)
 
     def undone(self, name: str, reached: str, workflow: Workflow[C]) -> None:
@@ -142,7 +142,7 @@ class WorkflowLog(Generic[C, R]):
         with self._open(name) as (session, row):
             if row is None or row.reached != reached:
                 return
-            row.trace = noted(row.trace, row.reached, undoneAt=now)
+            row.trace = with_entry(row.trace, row.reached, undoneAt=now)
             if row.stuck is not None:
                 row.set_condition(STUCK, False, "Resumed", "the step it was stuck in is undone", now)
             if row.step > 0:
@@ -158,7 +158,7 @@ class WorkflowLog(Generic[C, R]):
         log.warning("workflow refused", extra={"workflow": name, "step": step, "why": refused.message})
         with self._open(name) as (_, row):
             if row is not None and row.state == "Running":
-                row.trace = noted(row.trace, step, refused=True, message=f"{refused.reason}: {refused.message}")
+                row.trace = with_entry(row.trace, step, refused=True, message=f"{refused.reason}: {refused.message}")
                 roll_back(row, refused)
 
     def stuck(self, name: str, reason: str, message: str) -> None:
@@ -179,7 +179,7 @@ class WorkflowLog(Generic[C, R]):
             changes += [f"with {each}" for each in steps if each not in row.steps]
             how = ", ".join(changes) or "with other undo steps, another order or another payload"
             row.steps, row.definition = steps, definition
-            row.trace = noted(row.trace, row.reached, startedAt=now)
+            row.trace = with_entry(row.trace, row.reached, startedAt=now)
             message = f"operation {name_of(name)} of another release continues {how}"
             self._host.record_event(session, row, "WorkflowChanged", message, now)
 
@@ -202,7 +202,7 @@ class WorkflowLog(Generic[C, R]):
             yield session, row if row is not None and row.state in OPEN else None
 
 
-def _late(
+def _exceeded_deadline(
     workflow: Workflow[Any], step: Step[Any], message: str, in_step_s: float, under_way_s: float
 ) -> tuple[str, str] | None:
     """The reason and message if a workflow exceeds its deadline, or this step its own; else None."""

@@ -8,12 +8,12 @@ from typing import Generic
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.hardware_names import validate_resource_name
+from matrixcommon.model.quantities import parse_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import StuckView
 from matrixcommon.persistence.database_session import find
-from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.persistence.table_cache import mapping_of
 from matrixcommon.workflows import verbs
 from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainRequest, WorkflowDrainView
 from matrixcommon.workflows.host import Host, R
@@ -42,15 +42,15 @@ class Operations(Generic[C, R]):
     def stuck(self) -> list[StuckView]:
         """The stuck operations, and why."""
         with self.host.store.reading() as session:
-            return [_stuck(row, self._clock.now()) for row in open_workflows(session, self.host.row) if row.stuck]
+            return [_stuck_view(row, self._clock.now()) for row in open_workflows(session, self.host.row) if row.stuck]
 
     def drain(self, name: str, request: WorkflowDrainRequest) -> WorkflowDrainView:
         """Bring the service's workflows to rest. Repeating it updates the reason and the grace period."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         with self.host.store.transaction() as session:
             row = session.get(self.host.drains, name)
             if row is None:
-                row = shape_of(self.host.drains).made(name=name, state="Draining")
+                row = mapping_of(self.host.drains).made(name=name, state="Draining")
                 session.add(row)
             row.reason, row.grace_s = request.reason, request.grace_s
         self.wake()
@@ -77,7 +77,7 @@ class Operations(Generic[C, R]):
         """Retry a stuck operation. Raises Conflict if it is not stuck or a retry would not help."""
         with self.host.store.transaction() as session:
             row = self.row(session, name)
-            verbs.unstick(row, self._clock.now())
+            verbs.resume(row, self._clock.now())
         self._runner.nudge(row.target)
         self.wake()
         return row.view()
@@ -99,13 +99,13 @@ class Operations(Generic[C, R]):
         return row.view()
 
 
-def _stuck(row: WorkflowRow, now: float) -> StuckView:
+def _stuck_view(row: WorkflowRow, now: float) -> StuckView:
     reported = row.stuck or {}
     return StuckView(
         name=name_of(row.target),
         project=row.project,
         state=row.state,
-        seconds=round(now - from_timestamp(reported["lastTransitionTime"]), 1),
+        seconds=round(now - parse_timestamp(reported["lastTransitionTime"]), 1),
         reason=reported["reason"],
         message=f"operation {name_of(row.name)}: {reported['message']}",
     )

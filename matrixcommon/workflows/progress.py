@@ -38,13 +38,13 @@ class RetryPolicy:
         return attempts >= self.attempts_max
 
 
-def noted(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str, Any]]:
+def with_entry(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str, Any]]:
     """The trace with changes to one step's entry."""
     before = dict(trace or {})
     return before | {step: before.get(step, {}) | changes}
 
 
-def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
+def rewound(trace: Trace | None, steps: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
     """The trace of a workflow that goes back to the first of these steps, some of which were done before. Entries that
     steps recorded for themselves are kept."""
     found = dict(trace or {})
@@ -53,10 +53,10 @@ def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[s
             kept = {name: value for name, value in entry.items() if name not in ENGINE_FIELDS}
             first = {} if entry.get("finishedAt") is None else {"firstFinishedAt": entry["finishedAt"]}
             found[step] = first | kept
-    return noted(found, steps[0], startedAt=now)
+    return with_entry(found, steps[0], startedAt=now)
 
 
-def start_of(state: str) -> str:
+def start_field(state: str) -> str:
     """The trace field with the start of the current step in this workflow state: an undo has a start, and so a
     deadline, of its own."""
     return "undoStartedAt" if state == "Undoing" else "startedAt"

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 from sqlalchemy import JSON, Float, Integer, Select, String, Text, bindparam, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.quantities import parse_timestamp, timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.resource_row import ResourceRow
 from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainView
@@ -80,7 +80,7 @@ class WorkflowRow(ResourceRow):
         """When it was started or last resumed (s, emulated); its deadline counts from here."""
         begun = (self.trace or {}).get(self.steps[0], {}).get("startedAt", self.created_at or 0.0)
         resumed = (each for each in self.conditions or [] if (each["type"], each["status"]) == (STUCK, "False"))
-        return max([begun, *(from_timestamp(each["lastTransitionTime"]) for each in resumed)])
+        return max([begun, *(parse_timestamp(each["lastTransitionTime"]) for each in resumed)])
 
     def view(self) -> OperationRecord:
         return self.view_of(OperationRecord)
@@ -102,17 +102,17 @@ class WorkflowRow(ResourceRow):
 
 def open_workflows(session: Session, kind: type[W], target: str | None = None) -> list[W]:
     """The workflows in progress, oldest first; of one target, or all."""
-    asked = _under_way(cast(Hashable, kind), target is not None)
+    asked = _open_query(cast(Hashable, kind), target is not None)
     return list(session.scalars(asked, {} if target is None else {"target": target}))
 
 
 @cache
-def _under_way(kind: Any, of_one_target: bool) -> Select[Any]:
+def _open_query(kind: Any, of_one_target: bool) -> Select[Any]:
     wanted = select(kind).where(kind.state.in_(OPEN)).order_by(kind.version)
     return wanted.where(kind.target == bindparam("target")) if of_one_target else wanted
 
 
-def forget_workflows(session: Session, kind: type[W], before: float) -> int:
+def delete_ended_workflows(session: Session, kind: type[W], before: float) -> int:
     """Delete workflows that ended before a time (s, emulated) and return how many."""
     old = list(session.scalars(select(kind).where(kind.finished_at < before)))
     for row in old:

@@ -1,11 +1,11 @@
 """WorkflowRunner: runs workflows to completion, across a crash at any point.
 
-A step that raises StepPending is tried again at the next nudge; one that raises StepAgain makes the workflow continue
-from an earlier step. The names of a workflow's steps and the number of finished ones are durable. After a crash the
-runner resumes every open workflow at the step it had reached, by name, so a release with other steps can resume what an
-earlier one began. A workflow or step unknown to this release is stuck, and left alone until a release knows it. A final
-refusal rolls the workflow back: finished steps are undone, last first, and the refusal becomes the operation's error. A
-cancelled workflow is rolled back the same way.
+A step that raises StepPending is tried again at the next nudge; one that raises RewindToStep makes the workflow
+continue from an earlier step. The names of a workflow's steps and the number of finished ones are durable. After a
+crash the runner resumes every open workflow at the step it had reached, by name, so a release with other steps can
+resume what an earlier one began. A workflow or step unknown to this release is stuck, and left alone until a release
+knows it. A final refusal rolls the workflow back: finished steps are undone, last first, and the refusal becomes the
+operation's error. A cancelled workflow is rolled back the same way.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.cancellation import raise_if_cancelled
 from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import MatrixError, StaleLeader, Unavailable
-from matrixcommon.model.resource_key import name_of, sibling
+from matrixcommon.model.resource_key import name_of, sibling_key
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.persistence.table_cache import all_rows, shape_of
-from matrixcommon.telemetry.trace import RESOURCE, continued, traceparent
-from matrixcommon.workflows.host import Host, R, Unreadable
+from matrixcommon.persistence.table_cache import all_rows, mapping_of
+from matrixcommon.telemetry.trace import RESOURCE, resumed_span, traceparent
+from matrixcommon.workflows.host import Host, R, UnreadablePayload
 from matrixcommon.workflows.log import WorkflowLog
-from matrixcommon.workflows.progress import RetryPolicy, noted
+from matrixcommon.workflows.progress import RetryPolicy, with_entry
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, open_workflows
-from matrixcommon.workflows.verbs import overtake
-from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepAgain, StepFunction, StepPending, Workflow
+from matrixcommon.workflows.verbs import supersede
+from matrixcommon.workflows.workflow import RETRY_INTERVAL_S, C, RewindToStep, Step, StepFunction, StepPending, Workflow
 
 log = logging.getLogger(__name__)
 
-NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` retries it"
+RESUMED_BY_RELEASE, RESUMED_BY_USER = "it resumes in a release that does", "`:resume` retries it"
 
 WAIT_FLOOR_WALL_S = 0.5
 ATTEMPT_FLOOR_WALL_S = 60.0
@@ -103,9 +103,9 @@ class WorkflowRunner(Generic[C, R]):
         now = self._clock.now()
         self.overtake(session, target, verb)
         attempt = int(now * 1000)
-        while session.get(self._host.row, name := _named(verb, target, attempt)) is not None:
+        while session.get(self._host.row, name := _workflow_name(verb, target, attempt)) is not None:
             attempt += 1  # two with the same verb and target in one millisecond
-        row: R = shape_of(self._host.row).made(
+        row: R = mapping_of(self._host.row).made(
             name=name,
             project=target.project,
             state="Running",
@@ -118,7 +118,7 @@ class WorkflowRunner(Generic[C, R]):
             row.message = f"begins once workflows are no longer drained by {', '.join(each.name for each in drains)}"
         else:
             kept = {"traceparent": parent} if (parent := traceparent()) else {}
-            row.trace = noted(None, row.steps[0], startedAt=now, **kept)
+            row.trace = with_entry(None, row.steps[0], startedAt=now, **kept)
         row.definition = self._definitions[verb]
         self._host.opened(row, target)
         session.add(row)
@@ -131,7 +131,7 @@ class WorkflowRunner(Generic[C, R]):
     def overtake(self, session: Session, target: ResourceRow, by: str) -> None:
         """End the workflows under way over a target, in the caller's transaction; a newer one supersedes them."""
         for earlier in self.under_way(session, target):
-            overtake(earlier, by, self._clock.now())
+            supersede(earlier, by, self._clock.now())
 
     def resume(self) -> int:
         """Start a task for every open workflow without one: new, or left by a crash. Returns how many run."""
@@ -226,10 +226,10 @@ class WorkflowRunner(Generic[C, R]):
                 return
             try:
                 work = self._host.context(session, row)
-            except Unreadable as wrong:
+            except UnreadablePayload as wrong:
                 self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
                 return
-            run.parent = asked_in(row)
+            run.parent = request_trace(row)
             steps, stuck, definition = workflow.resumed(row), row.stuck, self._definitions[row.verb]
         if not row.trace:
             self._log.begun(name)
@@ -257,18 +257,18 @@ class WorkflowRunner(Generic[C, R]):
             run.on = frozenset()
             try:
                 if run.state == "Running":
-                    with continued(run.parent, f"step {reached}", StepPending, workflow=name):
+                    with resumed_span(run.parent, f"step {reached}", StepPending, workflow=name):
                         await self._attempt(step, step.do, work)
                     self._log.done(name, reached)
                 else:
-                    with continued(run.parent, f"undo {reached}", StepPending, workflow=name):
+                    with resumed_span(run.parent, f"undo {reached}", StepPending, workflow=name):
                         await self._undo(step, work, run)
                     self._log.undone(name, reached, workflow)
             except StepPending as waiting:
                 self._log.note(name, workflow, step, str(waiting))
                 run.on = waiting.on
                 await self._pause(run, waiting.again_s)
-            except StepAgain as again:
+            except RewindToStep as again:
                 self._log.begun_again(name, reached, workflow, again)
             except StaleLeader:
                 raise
@@ -286,7 +286,7 @@ class WorkflowRunner(Generic[C, R]):
                 why = f"{type(wrong).__name__}: see the log"
                 failed = self._log.note(name, workflow, step, why, failed=True)
                 if run.state == "Running" and self._retry.exhausted(failed):
-                    self._give_up(name, "RetriesExhausted", f"{reached} failed {failed} times", TRY_AGAIN)
+                    self._give_up(name, "RetriesExhausted", f"{reached} failed {failed} times", RESUMED_BY_USER)
                     return
                 await self._pause(run, self._retry.delay_s(failed))
 
@@ -309,21 +309,21 @@ class WorkflowRunner(Generic[C, R]):
         finally:
             run.undoing = False
 
-    async def _pause(self, run: _Run, most_s: float = WAIT_S) -> None:
+    async def _pause(self, run: _Run, most_s: float = RETRY_INTERVAL_S) -> None:
         run.waiting = not run.wake.is_set()
         await pause(self._clock, lambda: self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), run.wake)
         run.waiting = False
 
-    def _give_up(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:
+    def _give_up(self, name: str, reason: str, message: str, way_out: str = RESUMED_BY_RELEASE) -> None:
         """Mark a workflow as stuck. This process does not retry it unless it is resumed explicitly."""
         self._stuck.add(name)
         self._log.stuck(name, reason, f"{message}; {way_out}")
 
 
-def asked_in(row: WorkflowRow) -> str:
+def request_trace(row: WorkflowRow) -> str:
     """The trace context of the request that started a workflow, kept with its first step."""
     return str((row.trace or {}).get(row.steps[0], {}).get("traceparent", ""))
 
 
-def _named(verb: str, target: ResourceRow, attempt: int) -> str:
-    return sibling(target.name, f"{verb}-{name_of(target.name)}-{attempt:x}")
+def _workflow_name(verb: str, target: ResourceRow, attempt: int) -> str:
+    return sibling_key(target.name, f"{verb}-{name_of(target.name)}-{attempt:x}")

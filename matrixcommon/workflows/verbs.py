@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from matrixcommon.model.errors import Abandoned, Cancelled, Conflict, MatrixError
-from matrixcommon.workflows.progress import noted, start_of
+from matrixcommon.workflows.progress import start_field, with_entry
 from matrixcommon.workflows.rows import OPEN, STUCK, WorkflowRow
 from matrixcommon.workflows.workflow import Workflow
 
@@ -35,7 +35,7 @@ def cancel(workflows: Mapping[str, Workflow[Any]], row: WorkflowRow) -> None:
     roll_back(row, Cancelled(f"{row.verb} was cancelled at {row.reached}"))
 
 
-def unstick(row: WorkflowRow, now: float) -> None:
+def resume(row: WorkflowRow, now: float) -> None:
     """Retry a workflow that was given up or is late. Raises Conflict if it is not stuck, or if only another release can
     resume it."""
     reported = row.stuck
@@ -43,7 +43,7 @@ def unstick(row: WorkflowRow, now: float) -> None:
         raise Conflict(f"{row.verb} is {row.state} and not stuck; there is nothing to resume")
     if reported["reason"] not in RESUMABLE:
         raise Conflict(f"{row.verb} resumes in a release that knows it: {reported['message']}")
-    row.trace = noted(row.trace, row.reached, attempts=0, **{start_of(row.state): now})
+    row.trace = with_entry(row.trace, row.reached, attempts=0, **{start_field(row.state): now})
     row.set_condition(STUCK, False, "Resumed", "somebody had it tried again", now)
 
 
@@ -65,7 +65,7 @@ def fail(row: WorkflowRow, reason: MatrixError, now: float) -> None:
         row.set_condition(STUCK, False, reason.reason, reason.message, now)
 
 
-def overtake(row: WorkflowRow, by: str, now: float) -> None:
+def supersede(row: WorkflowRow, by: str, now: float) -> None:
     """End a workflow because something else is now wanted of its target; what overtakes it takes over what it did."""
     row.state, row.finished_at, row.message = "Cancelled", now, f"overtaken by {by}"
     if row.stuck is not None:

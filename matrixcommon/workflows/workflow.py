@@ -19,7 +19,7 @@ from matrixcommon.workflows.rows import WorkflowRow
 
 C = TypeVar("C")
 
-WAIT_S = 15.0
+RETRY_INTERVAL_S = 15.0
 """The interval at which a waiting step is tried again without a nudge (s, emulated)."""
 
 
@@ -27,13 +27,13 @@ class StepPending(Exception):
     """A step has to wait; the message says for what. `on`: other targets that it waits for. `again_s`: when to try
     again if no news arrives (s, emulated)."""
 
-    def __init__(self, message: str, on: Collection[str] = (), again_s: float = WAIT_S) -> None:
+    def __init__(self, message: str, on: Collection[str] = (), again_s: float = RETRY_INTERVAL_S) -> None:
         super().__init__(message)
         self.on = frozenset(on)
         self.again_s = again_s
 
 
-class StepAgain(Exception):
+class RewindToStep(Exception):
     """An earlier step has more to ensure by now: the workflow continues from that step."""
 
     def __init__(self, step: str, message: str) -> None:
@@ -60,7 +60,7 @@ class Step(Generic[C]):
         return self.do.__name__
 
 
-def nothing_besides(session: Session, target: Any, refused: MatrixError, now: float) -> None:
+def record_nothing(session: Session, target: Any, refused: MatrixError, now: float) -> None:
     """The default `refused`: nothing is recorded on the target of a workflow that was rolled back."""
 
 
@@ -75,7 +75,7 @@ class Workflow(Generic[C]):
     verb: str
     steps: tuple[Step[C], ...]
     refused: Callable[[Session, Any, MatrixError, float], None] = field(
-        default=nothing_besides, repr=False, kw_only=True
+        default=record_nothing, repr=False, kw_only=True
     )
     committed_at: str = field(default="", kw_only=True)
     retired: Mapping[str, str] = field(default_factory=dict, kw_only=True)

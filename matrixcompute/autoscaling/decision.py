@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcompute.autoscaling.backtest import Sizing, floor
 from matrixcompute.autoscaling.behavior import (
     DOWN_WINDOW_S,
@@ -194,7 +194,7 @@ def scale_to_or_from_zero(
         reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
         size = size if waits else 0
         return Recommendation(
-            size, state, reason, f"0 nodes, {counted(observed.waiting, 'waiting request')}: {SENTENCES[reason]}"
+            size, state, reason, f"0 nodes, {pluralized(observed.waiting, 'waiting request')}: {SENTENCES[reason]}"
         )
     settled = observed.ready == observed.members and not observed.waiting
     if (
@@ -206,9 +206,8 @@ def scale_to_or_from_zero(
     ):
         return None
     reason = Reason.SCALE_TARGET_DEACTIVATED
-    message = (
-        f"{counted(observed.members, 'node')}, no request for {observed.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
-    )
+    nodes = pluralized(observed.members, "node")
+    message = f"{nodes}, no request for {observed.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
     return Recommendation(0, ScalingState(), reason, message)
 
 
@@ -323,7 +322,7 @@ def _missing_signals(policy: ScalingPolicySpec, proposals: Sequence[int | None],
 
 
 def _message(why: str, observed: Observation, proposed: int, size: int) -> str:
-    observed_size = counted(observed.members, "node") + (
+    observed_size = pluralized(observed.members, "node") + (
         "" if observed.ready == observed.members else f", {observed.ready} ready"
     )
     work = (

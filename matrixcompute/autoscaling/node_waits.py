@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field
 
-from matrixcommon.emulation.stages import stages_of
+from matrixcommon.emulation.stages import load_stages
 from matrixcommon.model.empty import empty_list
 from matrixcommon.model.resource_model import ApiModel
 
@@ -25,7 +25,7 @@ Source = Literal["free", "spares"]
 @cache
 def emulated_boot_s() -> float:
     """The sum of the stages of an emulated node's deployment (s)."""
-    return sum(stage.delay_s for stage in stages_of("matrixresource.agent", "node_stages.yaml")["deploy"])
+    return sum(stage.delay_s for stage in load_stages("matrixresource.agent", "node_stages.yaml")["deploy"])
 
 
 class NodeWaits(ApiModel):

@@ -12,8 +12,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
-from matrixcommon.model.quantities import counted
-from matrixcommon.model.resource_key import reference
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.resource_key import reference_to
 from matrixcommon.model.resource_model import ApiModel
 
 REPLICAS_MAX = 49152
@@ -50,7 +50,7 @@ class Reason(StrEnum):
 
 def draining_text(requests: int, nodes: str) -> str:
     """The message for nodes that are draining before they leave; `requests` still run there."""
-    return f"{counted(requests, 'request')} on nodes that are to leave: {nodes}"
+    return f"{pluralized(requests, 'request')} on nodes that are to leave: {nodes}"
 
 
 def owner_of(policy: str) -> str:
@@ -82,7 +82,7 @@ class ScaleTarget(ApiModel):
     REFERENCES: ClassVar = ("name",)
 
     def shown_to(self, project: str) -> Self:
-        return self.model_copy(update={"name": reference(self.name, project)})
+        return self.model_copy(update={"name": reference_to(self.name, project)})
 
 
 class DescribedObject(ApiModel):

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcompute.autoscaling.behavior import record_change, round_to_blocks, stabilize
 from matrixcompute.autoscaling.decision import (
     SENTENCES,
@@ -65,9 +65,8 @@ def recommend_pools(
         return zero_switch
     least = sum(bounds_of(role, observed, policy)[0] for role in ROLES)
     if least > round_to_blocks(policy.max_replicas, policy.block, up=False):
-        message = (
-            f"the model needs {counted(least, 'node')}; {SENTENCES[Reason.TOO_MANY_REPLICAS]} is {policy.max_replicas}"
-        )
+        sentence = SENTENCES[Reason.TOO_MANY_REPLICAS]
+        message = f"the model needs {pluralized(least, 'node')}; {sentence} is {policy.max_replicas}"
         return Recommendation(observed.sizes.nodes, state, Reason.TOO_MANY_REPLICAS, message, pools=observed.sizes)
     found = {
         role: recommend(
@@ -243,7 +242,7 @@ def _message(reason: Reason, found: Mapping[str, Recommendation], pools: PoolSiz
         current = observed.of(role)
         work = "" if current.load is None else f", the work of {current.load:.1f} comes in"
         waits = f", {current.backlog:.0f} s wait" if current.backlog >= 1 else ""
-        parts.append(f"{role} {counted(current.members, 'node')}{work}{waits}, goes to {getattr(pools, role)}")
+        parts.append(f"{role} {pluralized(current.members, 'node')}{work}{waits}, goes to {getattr(pools, role)}")
     if pools.caching is not None:
         parts.append(f"caching {pools.caching}")
     return f"{'; '.join(parts)}: {SENTENCES[reason]}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, recommend
 from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
@@ -87,6 +87,6 @@ def _cover_with_spares(
     replicas, reason = found.replicas - covered, Reason.SPARES_COVER
     if replicas > whole.members:
         reason = joined.reason if joined.replicas > whole.members else found.reason
-    has = f"{counted(whole.members, 'node')} and {counted(whole.spares, 'spare')}"
+    has = f"{pluralized(whole.members, 'node')} and {pluralized(whole.spares, 'spare')}"
     message = f"{has}; {found.replicas} proposed, {covered} of them covered by spares, goes to {replicas}: "
     return replace(found, replicas=replicas, pools=pools, reason=reason, message=message + SENTENCES[reason])

@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import Collection, at, call
+from matrixcommon.api.client import Collection, call, resource_path
 from matrixcommon.model.resource_key import key_of, resolve
 
 
@@ -36,7 +36,7 @@ class Inference(Collection):
         for."""
         query = {"windowS": window_s, "tpotS": tpot_s}
         params = {field: value for field, value in query.items() if value is not None} or None
-        return await call(self._http, "GET", at("deployments", name, "/statistics"), params=params)
+        return await call(self._http, "GET", resource_path("deployments", name, "/statistics"), params=params)
 
     async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
         """The current views of the deployments on that instance, by key."""
@@ -58,7 +58,7 @@ class Inference(Collection):
         return await self.ensure(name, {"nodes": nodes, **fields}, "/drain")
 
     async def undrain(self, name: str) -> None:
-        await call(self._http, "DELETE", at("deployments", name, "/drain"))
+        await call(self._http, "DELETE", resource_path("deployments", name, "/drain"))
 
     async def scales(self) -> dict[str, str]:
         """The owner of the pool sizes of each deployment that has one."""
@@ -73,4 +73,4 @@ class Inference(Collection):
 
     async def unscale(self, name: str) -> None:
         """Return to the pool sizes of the deployment's spec."""
-        await call(self._http, "DELETE", at("deployments", name, "/scale"))
+        await call(self._http, "DELETE", resource_path("deployments", name, "/scale"))

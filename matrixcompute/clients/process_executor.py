@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import at, call, list_all
+from matrixcommon.api.client import call, list_all, resource_path
 from matrixcommon.model.errors import InvalidField, NotFound
 
 OWN_SERVICE = "compute"
@@ -49,7 +49,7 @@ class ProcessExecutor:
 
     async def clear(self, name: str) -> None:
         try:
-            await call(self._http, "DELETE", at("process-faults", name))
+            await call(self._http, "DELETE", resource_path("process-faults", name))
         except NotFound:
             return
 
@@ -60,10 +60,10 @@ class ProcessExecutor:
             return []
 
     async def observe(self, service: str) -> dict[str, Any]:
-        return await call(self._http, "GET", at("processes", service))
+        return await call(self._http, "GET", resource_path("processes", service))
 
     async def _put(
         self, name: str, kind: str, service: str, parameters: Mapping[str, str], params: dict[str, str] | None
     ) -> None:
         body = {"kind": kind, "target": service, "parameters": dict(parameters)}
-        await call(self._http, "PUT", at("process-faults", name), body=body, params=params)
+        await call(self._http, "PUT", resource_path("process-faults", name), body=body, params=params)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.persistence.database_session import find
 from matrixcompute.maintenance.budgets import DisruptionBudgetRequest, DisruptionBudgetView
 from matrixcompute.store.disruption_budgets import DisruptionBudgetRow
@@ -17,7 +17,7 @@ class DisruptionBudgets:
 
     def ensure(self, name: str, body: DisruptionBudgetRequest) -> DisruptionBudgetView:
         """Create or change a budget. Nodes that are out already stay out."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         with self._store.transaction() as session:
             row = session.get(DisruptionBudgetRow, name)
             if row is None:

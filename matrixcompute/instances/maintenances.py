@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
@@ -46,7 +46,7 @@ class Maintenances:
         Raises InvalidField for a deadline in the past, or a target that does not exist or cannot be worked on; Conflict
         if another open maintenance works on the same nodes.
         """
-        checked_resource_name(name)
+        validate_resource_name(name)
         if len(name) > NAME_LENGTH_MAX:
             limit = f"it may have {NAME_LENGTH_MAX} letters at most"
             raise InvalidField(f"{name!r} is too long: its cordons are named after it, so {limit}", field="name")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.database_session import find
 from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicyView
@@ -20,9 +20,9 @@ class RecoveryPolicies:
     def ensure(self, name: str, body: RecoveryPolicyRequest) -> RecoveryPolicyView:
         """Create or change a policy. Repairs under way follow it from their next check. Raises Conflict if another
         policy applies to the same instance, or to the project's others."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         if body.instance is not None:
-            checked_resource_name(body.instance, field="instance")
+            validate_resource_name(body.instance, field="instance")
         target = target_of(body)
         with self._store.transaction() as session:
             other = policy_for(session, target)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.database_session import find
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest
@@ -27,7 +27,7 @@ class ScalingPolicies:
     def ensure(self, name: str, body: ScalingPolicyRequest) -> ScalingPolicyView:
         """Create or change a policy. Raises Conflict if another one scales the target. A change keeps the observations
         so far, and applies from the next tick."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         target = body.scale_target_ref.name
         with self._store.transaction() as session:
             owner = self._store.policy_of(session, target)

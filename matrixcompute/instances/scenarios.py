@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.scenarios.checks import validate, validate_name
 from matrixcompute.scenarios.library import library
@@ -95,7 +95,7 @@ class ScenarioRuns:
         Raises InvalidField with the field's path for a scenario that cannot be run, Conflict if there is a different
         run of that name, Unavailable if a service does not answer.
         """
-        checked_resource_name(name)
+        validate_resource_name(name)
         if body.name not in (None, name):
             raise InvalidField(f"the name in the path is {name!r}", field="name")
         spec = body.model_copy(update={"name": None}).wire()

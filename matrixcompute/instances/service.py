@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.quantities import counted, from_timestamp
+from matrixcommon.model.hardware_names import validate_resource_name
+from matrixcommon.model.quantities import parse_timestamp, pluralized
 from matrixcommon.model.resource_key import name_of, resolve
 from matrixcommon.persistence.database_session import check_etag
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -69,7 +69,7 @@ class InstanceService:
         If it shrinks, `leaving` names the members to remove, as whoever drained them knows. Raises Conflict if they are
         not members, or not as many as have to go.
         """
-        checked_resource_name(name)
+        validate_resource_name(name)
         if len(name_of(name)) > INSTANCE_NAME_LENGTH_MAX:
             limit = f"it may have {INSTANCE_NAME_LENGTH_MAX} letters at most"
             raise InvalidField(
@@ -226,7 +226,7 @@ class InstanceService:
         allocation = await self._control_plane.renew(name, lease_s, validate_only)
         with self._store.transaction(dry=validate_only) as session:
             instance = self._store.instance(session, name)
-            instance.expires_at = from_timestamp(allocation.expires_at) if allocation.expires_at else None
+            instance.expires_at = parse_timestamp(allocation.expires_at) if allocation.expires_at else None
             view = instance.view()
         return view if validate_only else instance.view()
 
@@ -274,7 +274,7 @@ class InstanceService:
 
 
 def _describe_size(request: InstanceRequest) -> str:
-    return f"{counted(request.nodes, 'node')}, {counted(request.spares, 'spare')}"
+    return f"{pluralized(request.nodes, 'node')}, {pluralized(request.spares, 'spare')}"
 
 
 def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
@@ -291,7 +291,7 @@ def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: lis
             else f"none of its {len(members)} members goes"
         )
         raise Conflict(
-            f"leaving names {counted(len(set(leaving)), 'node')}, and {expected} when nodes is {request.nodes}; name "
-            "just those, or leave it out",
+            f"leaving names {pluralized(len(set(leaving)), 'node')}, and {expected} when nodes is {request.nodes}; "
+            "name just those, or leave it out",
             field="leaving",
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.quantities import parse_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import StuckView
 from matrixcommon.workflows.progress import Trace
@@ -51,7 +51,7 @@ def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> Stuc
     reported = operation.stuck if operation is not None and is_stuck else row.find_condition("Progressing")
     if reported is None:
         return None
-    since = from_timestamp(reported["lastTransitionTime"])
+    since = parse_timestamp(reported["lastTransitionTime"])
     drained_s = 0.0 if operation is None else _drained_s(operation.trace or {}, since, now)
     if operation is not None and is_stuck:
         reason, message = reported["reason"], f"operation {name_of(operation.name)}: {reported['message']}"

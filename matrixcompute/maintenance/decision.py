@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import counted, from_timestamp, timestamp
+from matrixcommon.model.quantities import parse_timestamp, pluralized, timestamp
 from matrixcompute.maintenance.budgets import Limit
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import ENDING, UNDER_WAY
@@ -244,7 +244,7 @@ def _work_done(spec: MaintenanceSpec, node: NodeView, unit: MaintenanceUnit | No
         return node.firmware == spec.firmware
     if unit is None:
         return True
-    return spec.service_s is not None and unit.since is not None and now >= from_timestamp(unit.since) + spec.service_s
+    return spec.service_s is not None and unit.since is not None and now >= parse_timestamp(unit.since) + spec.service_s
 
 
 def _return_to_use(inputs: _Inputs, unit: MaintenanceUnit, node: NodeView) -> UnitStep:
@@ -277,7 +277,7 @@ def _step_switch(inputs: _Inputs, unit: MaintenanceUnit) -> UnitStep:
             return _enter(inputs, unit, "Draining", "Rerouting", drain.message), []
         unit = _enter(inputs, unit, "InService", "Serviced", "no route crosses it")
     if unit.state == "InService":
-        since = from_timestamp(unit.since) if unit.since else inputs.now
+        since = parse_timestamp(unit.since) if unit.since else inputs.now
         service_ended = inputs.spec.service_s is not None and inputs.now >= since + inputs.spec.service_s
         if drain is not None and not service_ended and not inputs.ending:
             return unit, []
@@ -335,7 +335,7 @@ def _blocking_reason(inputs: _Inputs, node: NodeView) -> tuple[str, str] | None:
     if node.state not in STARTABLE_STATES:
         return "NotReady", f"the node is {node.state}"
     if (immovable := node.shared_by - inputs.observed.lending.get(node.name, 0)) > 0:
-        return "InUse", f"parts of it are held by {counted(immovable, 'allocation')} that cannot be moved"
+        return "InUse", f"parts of it are held by {pluralized(immovable, 'allocation')} that cannot be moved"
     if node.allocation is None:
         return None
     if not inputs.spec.movable:

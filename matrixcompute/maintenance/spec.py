@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import CabinetName, NodeName, SupernodeName, SwitchName
-from matrixcommon.model.quantities import checked_moment, from_timestamp
+from matrixcommon.model.quantities import parse_timestamp, validate_timestamp
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.nodes import FIRMWARE_VERSION
 
@@ -107,13 +107,13 @@ class MaintenanceSpec(ApiModel):
     @field_validator("not_before", "deadline")
     @classmethod
     def _moment(cls, text: str | None) -> str | None:
-        return None if text is None else checked_moment(text)
+        return None if text is None else validate_timestamp(text)
 
     @field_validator("deadline")
     @classmethod
     def _after_start(cls, deadline: str | None, given: ValidationInfo) -> str | None:
         begins = given.data.get("not_before")
-        if deadline is not None and begins is not None and from_timestamp(deadline) <= from_timestamp(begins):
+        if deadline is not None and begins is not None and parse_timestamp(deadline) <= parse_timestamp(begins):
             raise ValueError(f"deadline has to be after notBefore, {begins}")
         return deadline
 
@@ -128,11 +128,11 @@ class MaintenanceSpec(ApiModel):
     @property
     def starts_at(self) -> float:
         """s, emulated; 0 without `notBefore`."""
-        return from_timestamp(self.not_before) if self.not_before else 0.0
+        return parse_timestamp(self.not_before) if self.not_before else 0.0
 
     @property
     def ends_at(self) -> float:
-        return from_timestamp(self.deadline) if self.deadline else float("inf")
+        return parse_timestamp(self.deadline) if self.deadline else float("inf")
 
 
 class MaintenanceRequest(MaintenanceSpec):

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field
 
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.quantities import counted
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.resource_model import set_condition
 from matrixcompute.contract import NOT_SERVING, InstanceRequest, SliceSummary
 from matrixcompute.model.states import UNREADY
 from matrixcompute.recovery.loss import active_or_none
@@ -104,14 +104,14 @@ def conditions_of(
     result = before
     for update in updates:
         if update is not None:
-            result = condition(result, *update, generation=generation, now=now)
+            result = set_condition(result, *update, generation=generation, now=now)
     return result
 
 
 def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, state: str) -> ConditionUpdate | None:
     """None leaves the condition unchanged."""
     if allocation is not None:
-        size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
+        size = f"{pluralized(allocation.nodes, 'node')} and {pluralized(allocation.spares, 'spare')}"
         return "Scheduled", True, "Reserved", f"{size} are committed"
     if not any(each["type"] == "Scheduled" for each in before):
         return "Scheduled", False, "Pending", "nodes are being chosen"

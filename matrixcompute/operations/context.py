@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Abandoned, Conflict
 from matrixcommon.model.resource_key import name_of
-from matrixcommon.workflows.host import Host, Unreadable
-from matrixcommon.workflows.progress import noted, start_of
+from matrixcommon.workflows.host import Host, UnreadablePayload
+from matrixcommon.workflows.progress import start_field, with_entry
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape
@@ -83,7 +83,7 @@ class StepContext:
 
     def undo_started_at(self, step: str) -> float:
         """When the undo of that step of this workflow began (s); the current time if it has not."""
-        return float(self._step_trace(step).get(start_of("Undoing"), self.clock.now()))
+        return float(self._step_trace(step).get(start_field("Undoing"), self.clock.now()))
 
     def failures(self, step: str) -> int:
         """How often that step of this workflow has failed."""
@@ -104,7 +104,7 @@ class StepContext:
             return
         with self.store.transaction() as session:
             if (row := session.get(OperationRow, self.operation)) is not None:
-                row.trace = noted(row.trace, "tell_workload", informed=sorted({*nodes} | before))
+                row.trace = with_entry(row.trace, "tell_workload", informed=sorted({*nodes} | before))
 
     def recovery_policy(self) -> RecoveryPolicy:
         """The recovery policy that applies to its instance now."""
@@ -174,7 +174,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
             # A workflow of an earlier release has no shape, and carries out the current spec.
             shape = InstanceRequest.from_stored(row.shape or self._store.instance(session, row.target).spec)
         except ValidationError as error:
-            raise Unreadable(str(error)) from error
+            raise UnreadablePayload(str(error)) from error
         return StepContext(
             row.name,
             row.target,

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import InternalError, MatrixError
-from matrixcommon.model.quantities import counted, from_timestamp
+from matrixcommon.model.quantities import parse_timestamp, pluralized
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
@@ -109,7 +109,9 @@ class InstanceReconciler:
         self._failure_backoff.retain(skipped)
         self._readiness.mark_observed(allocations)
         opened = await self._apply_findings(findings, allocations.values())
-        return f"{opened} workflows opened" + (f", {counted(len(skipped), 'instance')} passed over" if skipped else "")
+        return f"{opened} workflows opened" + (
+            f", {pluralized(len(skipped), 'instance')} passed over" if skipped else ""
+        )
 
     def _observe_instances(self, snapshot: ClusterSnapshot, skipped: Mapping[str, Exception]) -> Findings:
         """Record what is observed of every instance, and open workflows, in one transaction. Raises
@@ -179,7 +181,7 @@ class InstanceReconciler:
         """The rungs that the previous repair began for the present failures, if it was refused or superseded, so that
         no rung is tried twice for one failure."""
         before = session.get(OperationRow, instance.operation) if instance.operation else None
-        since = {each.node: from_timestamp(each.failed_at) for each in members if each.failed_at is not None}
+        since = {each.node: parse_timestamp(each.failed_at) for each in members if each.failed_at is not None}
         tried = before.rungs_tried if before is not None and before.recovery is None else []
         return [each for each in tried if each.at >= since.get(each.node, 0.0)]
 
@@ -192,7 +194,7 @@ class InstanceReconciler:
         if before is None or before.verb != REPAIR or before.state == "Done":
             return False
         since, begun = failed_since(members, recovery.affected), before.created_at or 0.0
-        failed_again = since is not None and from_timestamp(since[0]) > begun
+        failed_again = since is not None and parse_timestamp(since[0]) > begun
         return not failed_again and {*recovery.affected} <= {*(before.parameters or {}).get("nodes", "").split(", ")}
 
     def _record_downtime(self, instance: InstanceRow, observed: Observed) -> None:
@@ -201,7 +203,7 @@ class InstanceReconciler:
         broken = [member.node for member, _ in broken_members(members) if member.role == "member"]
         if broken:
             since = failed_since(members, broken)
-            after = down.mark_down(from_timestamp(since[0]) if since is not None else self._clock.now())
+            after = down.mark_down(parse_timestamp(since[0]) if since is not None else self._clock.now())
         elif instance.missing_members(observed.allocation):
             return
         elif instance.state == "Active" and observed.nodes_ready and down.down_since is not None:

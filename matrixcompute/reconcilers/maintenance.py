@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.quantities import from_timestamp
-from matrixcommon.model.resource_model import is_true
+from matrixcommon.model.quantities import parse_timestamp
+from matrixcommon.model.resource_model import is_condition_true
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.maintenance.budgets import Limit, limits_of
 from matrixcompute.maintenance.decision import (
@@ -84,7 +84,7 @@ class MaintenanceReconciler:
 
     def _notified_instances(self, session: Session) -> list[InstanceRow]:
         """The instances whose condition Maintenance is true."""
-        return [row for row in self._store.instances(session) if is_true(row.conditions or [], CONDITION)]
+        return [row for row in self._store.instances(session) if is_condition_true(row.conditions or [], CONDITION)]
 
     async def _reconcile_maintenance(self, name: str) -> None:
         with self._store.reading() as session:
@@ -142,7 +142,7 @@ class MaintenanceReconciler:
         where = f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
         nodes = {node.name: node for node in await self._control_plane.nodes(where)}
         holders = {node.allocation for node in nodes.values() if node.allocation is not None}
-        begun = {unit.name: from_timestamp(unit.since) for unit in units if unit.state == "Draining" and unit.since}
+        begun = {unit.name: parse_timestamp(unit.since) for unit in units if unit.state == "Draining" and unit.since}
         with self._store.reading() as session:
             unmovable = {holder: why for holder in holders if (why := self._unmovable(session, holder)) is not None}
             draining = [(node.allocation, begun[name]) for name, node in nodes.items() if name in begun]

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from matrixcommon.model.empty import empty_dict
-from matrixcommon.model.resource_key import reference
+from matrixcommon.model.resource_key import reference_to
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixcompute.recovery.ladder import RecoveryRules, recovery_rules
 
@@ -56,7 +56,7 @@ class RecoveryPolicySpec(ApiModel):
 
     def shown_to(self, project: str) -> Self:
         """The spec as `project` sees it: an instance of the project's own is named without its project."""
-        return self.model_copy(update={"instance": self.instance and reference(self.instance, project)})
+        return self.model_copy(update={"instance": self.instance and reference_to(self.instance, project)})
 
 
 class RecoveryPolicyRequest(RecoveryPolicySpec):

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import Field
 
 from matrixcommon.model.empty import empty_dict
-from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.quantities import format_duration
 from matrixcommon.model.resource_model import ApiModel
 
 PART_ENDS = {
@@ -57,8 +57,8 @@ def final_parts(
 
 def describe_parts(parts: Mapping[str, float]) -> str:
     """`1m15s: detect 60.1s, fence 210ms, ...`"""
-    each = ", ".join(f"{part} {duration_text(seconds)}" for part, seconds in parts.items())
-    return f"{duration_text(sum(parts.values()))}: {each}"
+    each = ", ".join(f"{part} {format_duration(seconds)}" for part, seconds in parts.items())
+    return f"{format_duration(sum(parts.values()))}: {each}"
 
 
 class DownTime(ApiModel):

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 import httpx
 
-from matrixcommon.api.client import at, call, list_all
+from matrixcommon.api.client import call, list_all, resource_path
 from matrixcommon.model.errors import NotFound, Unavailable
 
 
@@ -58,7 +58,7 @@ class ServiceClients:
 
     async def find(self, service: str, collection: str, key: str) -> dict[str, Any] | None:
         try:
-            return await call(self._client(service), "GET", at(collection, key))
+            return await call(self._client(service), "GET", resource_path(collection, key))
         except NotFound:
             return None
 
@@ -66,12 +66,12 @@ class ServiceClients:
         self, service: str, collection: str, key: str, body: dict[str, Any], *, validate_only: bool = False
     ) -> dict[str, Any]:
         params = {"validateOnly": "true"} if validate_only else None
-        return await call(self._client(service), "PUT", at(collection, key), body=body, params=params)
+        return await call(self._client(service), "PUT", resource_path(collection, key), body=body, params=params)
 
     async def delete(self, service: str, collection: str, key: str) -> None:
         """Delete a resource. Idempotent."""
         try:
-            await call(self._client(service), "DELETE", at(collection, key))
+            await call(self._client(service), "DELETE", resource_path(collection, key))
         except NotFound:
             return
 

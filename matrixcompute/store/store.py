@@ -10,13 +10,13 @@ from sqlalchemy import JSON, Float, Integer, String, Text, bindparam, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.empty import empty_list
-from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.quantities import parse_timestamp, timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcommon.workflows.contract import OperationRecord
-from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, forget_workflows, open_workflows
+from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, delete_ended_workflows, open_workflows
 from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest, ScalingPolicySpec
 from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import (
@@ -133,7 +133,7 @@ class InstanceRow(ResourceRow, Base):
         self.slices = [each.wire() for each in observed.slices]
         self.npus = int(allocation.npus) if allocation is not None else 0
         if (current := active_or_none(allocation)) is not None:
-            self.expires_at = from_timestamp(current.expires_at) if current.expires_at else None
+            self.expires_at = parse_timestamp(current.expires_at) if current.expires_at else None
         self.conditions = conditions_of(
             self.conditions or [],
             observed,
@@ -210,7 +210,7 @@ class OperationRow(WorkflowRow, Base):
         parameters = self.parameters or {}
         if "failedAt" not in parameters:
             return None
-        return from_timestamp(parameters["failedAt"]), from_timestamp(parameters["detectedAt"])
+        return parse_timestamp(parameters["failedAt"]), parse_timestamp(parameters["detectedAt"])
 
     def recovery_so_far(self) -> dict[str, float] | None:
         since = self.failed_since()
@@ -382,4 +382,4 @@ class ComputeStore(Store):
         old = list(session.scalars(select(EventRow).where(EventRow.at < at)))
         for row in old:
             session.delete(row)
-        return len(old) + forget_workflows(session, OperationRow, at)
+        return len(old) + delete_ended_workflows(session, OperationRow, at)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.quantities import counted
-from matrixcommon.model.resource_model import is_true
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.resource_model import is_condition_true
 from matrixcommon.persistence.database_session import find
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.states import settled_state
@@ -28,14 +28,13 @@ async def mark_active(context: StepContext) -> None:
         instance.move(state)
         instance.observed_generation = done
         instance.applied = context.shape.wire()
-        if is_true(instance.conditions or [], "Preempted"):
+        if is_condition_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has nodes again", now, done)
         instance.observe(observed, plan, now)
         of = f"{allocation.nodes} of " if instance.missing_members(allocation) else ""
         verb = "is" if context.shape.nodes == 1 else "are"
-        message = (
-            f"generation {done}: {of}{counted(context.shape.nodes, 'node')} {verb} {POWER_STATES[context.shape.power]}"
-        )
+        nodes, power = pluralized(context.shape.nodes, "node"), POWER_STATES[context.shape.power]
+        message = f"generation {done}: {of}{nodes} {verb} {power}"
         _record_recovery(context, session, instance, now)
         record_wait(context, session, instance)
         if instance.missing_members(allocation):

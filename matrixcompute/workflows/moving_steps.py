@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, StaleGeneration
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.model.composition import compose, limit_to_allocated
 from matrixcompute.operations.context import StepContext
@@ -30,7 +30,7 @@ async def take_successors(context: StepContext) -> None:
     if successors:
         context.record_event(
             "Moving",
-            f"moving {counted(len(successors), 'member')} to {', '.join(sorted(each.node for each in successors))}",
+            f"moving {pluralized(len(successors), 'member')} to {', '.join(sorted(each.node for each in successors))}",
         )
 
 

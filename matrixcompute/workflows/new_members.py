@@ -8,7 +8,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcommon.persistence.database_session import find
-from matrixcommon.workflows.progress import noted
+from matrixcommon.workflows.progress import with_entry
 from matrixcompute.autoscaling.node_waits import NodeWaits, Source
 from matrixcompute.operations.context import StepContext
 from matrixcompute.store.store import InstanceRow, OperationRow
@@ -29,7 +29,7 @@ def record_source(context: StepContext, before: AllocationView | None, after: Al
     source: Source = "spares" if all(roles.get(node) == "spare" for node in new) else "free"
     with context.store.transaction() as session:
         if (row := session.get(OperationRow, context.operation)) is not None:
-            row.trace = noted(row.trace, COMMITTED, source=source)
+            row.trace = with_entry(row.trace, COMMITTED, source=source)
 
 
 def record_wait(context: StepContext, session: Session, instance: InstanceRow) -> None:

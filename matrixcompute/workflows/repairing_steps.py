@@ -15,7 +15,7 @@ from matrixcommon.model.errors import (
 )
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import name_of
-from matrixcommon.workflows.workflow import StepAgain, StepPending
+from matrixcommon.workflows.workflow import RewindToStep, StepPending
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.observation import Observed, programmed_planes
 from matrixcompute.operations.context import STOP, StepContext
@@ -34,7 +34,7 @@ async def begin_rungs(context: StepContext) -> None:
     plan = await recovery(context, await current_allocation(context))
     raise_on_hold(plan)
     if newly_failed := {node for node, _, _ in plan.due_rungs} - context.notified():
-        raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(newly_failed))} failed during the repair")
+        raise RewindToStep(fence_nodes.__name__, f"{', '.join(sorted(newly_failed))} failed during the repair")
     await _begin_rungs(context, plan)
 
 
@@ -172,7 +172,7 @@ async def healthy_allocation(context: StepContext) -> AllocationView:
     plan = await recovery(context, allocation)
     raise_on_hold(plan)
     if plan.due_rungs:
-        raise StepAgain(fence_nodes.__name__, plan.message)
+        raise RewindToStep(fence_nodes.__name__, plan.message)
     if plan.action in ("repair", "replace"):
         if plan.nodes:
             await replace_members(context)

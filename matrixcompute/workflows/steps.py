@@ -9,8 +9,8 @@ from matrixcommon.model.errors import (
     InsufficientBandwidth,
     NotFound,
 )
-from matrixcommon.model.quantities import counted
-from matrixcommon.model.resource_key import named, project_of
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.resource_key import names_shown_to, project_of
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import SliceSpec, compose, limit_to_allocated, slices_over
@@ -35,14 +35,14 @@ async def reserve_nodes(context: StepContext) -> None:
         request = shrink_request(request, before, context.leaving())
     allocation = await context.control_plane.reserve(context.instance, request)
     record_source(context, before, allocation)
-    applied, where = context.applied(), f"in {counted(_cabinets(allocation), 'cabinet')} are committed"
+    applied, where = context.applied(), f"in {pluralized(_cabinets(allocation), 'cabinet')} are committed"
     growth = allocation.growth if applied is not None and allocation.nodes > applied.nodes else ""
-    size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
+    size = f"{pluralized(allocation.nodes, 'node')} and {pluralized(allocation.spares, 'spare')}"
     context.record_event("Scheduled", f"{size} {where}" + (f"; {growth}" if growth else ""))
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
         context.record_event(
-            "Preempting", f"preempting {named(preempted, project_of(context.instance))} of lower priority"
+            "Preempting", f"preempting {names_shown_to(preempted, project_of(context.instance))} of lower priority"
         )
 
 
@@ -78,7 +78,7 @@ async def _keep_allocated(
             await _apply_shape(context, shape, present)
         except Conflict:
             continue
-        message = f"it could not be restored and keeps {counted(shape.nodes, 'member')}: {refused.message}"
+        message = f"it could not be restored and keeps {pluralized(shape.nodes, 'member')}: {refused.message}"
         with context.store.transaction() as session:
             context.store.instance(session, context.instance).applied = shape.wire()
             context.store.record_event(
@@ -106,7 +106,8 @@ async def admit(context: StepContext, shape: InstanceRequest, roles: set[str]) -
     except InsufficientBandwidth:
         if releasing := await _preempted_with_slices(context, allocation):
             raise StepPending(
-                f"{named(releasing, project_of(context.instance))} was preempted and has not released its floors yet",
+                f"{names_shown_to(releasing, project_of(context.instance))} was preempted and has not released its "
+                "floors yet",
                 on=releasing,
             ) from None
         raise

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, Unavailable
-from matrixcommon.model.quantities import counted, from_timestamp
-from matrixcommon.model.resource_key import name_of, named, project_of
+from matrixcommon.model.quantities import parse_timestamp, pluralized
+from matrixcommon.model.resource_key import name_of, names_shown_to, project_of
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.autoscaling.policy import is_policy, is_resource
 from matrixcompute.clients.inference import Inference
@@ -77,7 +77,7 @@ async def leave_successors(context: StepContext) -> None:
     except (Unavailable, NotFound, Conflict, InsufficientCapacity):
         return
     running = {name: drain for name, drain in running.items() if drain.get("state") == "Draining"}
-    until = max((from_timestamp(drain["deadlineAt"]) for drain in running.values()), default=0.0)
+    until = max((parse_timestamp(drain["deadlineAt"]) for drain in running.values()), default=0.0)
     if running and context.clock.now() < until + GRACE_S:
         raise StepPending(f"{_count_requests(running)} still on {', '.join(successors)}", again_s=POLL_INTERVAL_S)
 
@@ -141,7 +141,7 @@ async def _request_drain(
         context.record_event("NotDrained", f"{nodes}: {name_of(name)}: {refused.message}")
         return
     if began := (view.get("drain") or {}).get("requestsAtStart"):
-        context.record_event("Draining", f"{counted(began, 'request')} of {name_of(name)} on {nodes}")
+        context.record_event("Draining", f"{pluralized(began, 'request')} of {name_of(name)} on {nodes}")
 
 
 async def _drain(
@@ -279,8 +279,8 @@ def _await_workload(context: StepContext, step: str, waiting: str) -> None:
 
 
 def _count_requests(drains: Mapping[str, dict[str, Any]]) -> str:
-    return counted(sum(each["requests"] for each in drains.values()), "request")
+    return pluralized(sum(each["requests"] for each in drains.values()), "request")
 
 
 def _join_names(context: StepContext, deployments: Iterable[str]) -> str:
-    return named(sorted(deployments), project_of(context.instance))
+    return names_shown_to(sorted(deployments), project_of(context.instance))

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcompute.client import ComputeClient
 from matrixcompute.maintenance.budgets import DisruptionBudgetView
 from matrixcompute.recovery.spec import RecoveryPolicyView
@@ -85,7 +85,7 @@ def describe_budget(budget: DisruptionBudgetView) -> str:
     where = f"of {budget.supernode}" if budget.supernode else "of each supernode"
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
     reasons = " or ".join(budget.reasons)
-    return f"at most {counted(budget.nodes, 'node')} {where} may be out of service for {reasons}, {when}"
+    return f"at most {pluralized(budget.nodes, 'node')} {where} may be out of service for {reasons}, {when}"
 
 
 def describe_policy(policy: RecoveryPolicyView) -> str:

@@ -19,8 +19,8 @@ import httpx
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
-from matrixcommon.model.resource_model import condition, is_true
-from matrixcommon.telemetry.trace import continued
+from matrixcommon.model.resource_model import is_condition_true, set_condition
+from matrixcommon.telemetry.trace import resumed_span
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.client.events import record_event
 from matrixcontainer.kubeapi.admission.trace_context import ANNOTATION
@@ -129,7 +129,7 @@ class Reconciler(ABC):
     async def _reconcile_read(self, key: str, body: dict[str, Any]) -> float | None:
         """Reconcile the resource as just read. Raises StaleRead if it has changed since."""
         try:
-            with continued(trace_context(body), f"reconcile {self.kind.kind}", resource=key):
+            with resumed_span(trace_context(body), f"reconcile {self.kind.kind}", resource=key):
                 requeue_after_s = await self.converge(key, body)
                 unanswered_delay_s = self._unanswered_delay(key, body) if requeue_after_s is None else None
                 if body["metadata"].get("deletionTimestamp"):
@@ -181,7 +181,7 @@ class Reconciler(ABC):
                 f"cleanup is done; waiting up to {UNANSWERED_WALL_S:g} s until a request that was not answered can no "
                 "longer take effect"
             )
-        elif in_progress and is_true((body.get("status") or {}).get("conditions") or [], "Ready"):
+        elif in_progress and is_condition_true((body.get("status") or {}).get("conditions") or [], "Ready"):
             message = "deletion is in progress"
         elif other_finalizers and not in_progress:
             message = f"cleanup is done; waiting for other finalizers: {', '.join(other_finalizers)}"
@@ -253,7 +253,7 @@ class Reconciler(ABC):
         self, body: dict[str, Any], type: str, status: bool, reason: str, message: str
     ) -> list[dict[str, Any]]:
         """The resource's conditions with this one set."""
-        return condition(
+        return set_condition(
             (body.get("status") or {}).get("conditions") or [],
             type,
             status,

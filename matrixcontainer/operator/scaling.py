@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import set_condition
 from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import AUTOSCALER, INSTANCE, SCALING_POLICY, KubeClient
@@ -53,7 +53,7 @@ class ScalingPolicyReconciler(Reconciler):
         conditions = (body.get("status") or {}).get("conditions") or []
         for each in view.conditions:
             details = each.status == "True", each.reason, each.message
-            conditions = condition(conditions, each.type, *details, generation=generation, now=self.wall())
+            conditions = set_condition(conditions, each.type, *details, generation=generation, now=self.wall())
         await self.write_status(body, {name: fields.get(name) for name in POLICY_STATUS} | {"conditions": conditions})
         await self._record_decision(body, view)
         await self.report_ready(body, view.state, True, "Owner", f"owns the scale of {target}")

@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import set_condition
 from matrixcompute.contract import NOT_SERVING, CancelledChange, InstanceView
 from matrixcontainer.client.client import Kind
 from matrixcontainer.client.events import event_body, event_for_object
@@ -49,7 +49,7 @@ def instance_status(
             each for each in conditions if each["type"] in kept_types
         ]  # the others described the old instance
         for type in kept_types:
-            conditions = condition(conditions, type, False, *details, generation=generation, now=wall_now)
+            conditions = set_condition(conditions, type, False, *details, generation=generation, now=wall_now)
         return {"state": "Ended" if ended else "Pending", **EMPTY_STATUS, "conditions": conditions}
     cancelled = cancelled_change(body, observed) if refused is None else None
     settled = refused is None and cancelled is None and observed.generation == observed.observed_generation
@@ -58,7 +58,7 @@ def instance_status(
     observed_generation = (generation if settled else before.get("observedGeneration", 0)) or generation
     for current in observed.conditions:
         status = {"True": True, "False": False}.get(current.status)
-        conditions = condition(
+        conditions = set_condition(
             conditions,
             current.type,
             status,
@@ -72,7 +72,7 @@ def instance_status(
     if refused is not None:
         not_followed = refused.reason, f"{refused.message}; the instance is unchanged"
     if not_followed is not None:
-        conditions = condition(conditions, SYNCED, False, *not_followed, generation=generation, now=wall_now)
+        conditions = set_condition(conditions, SYNCED, False, *not_followed, generation=generation, now=wall_now)
         outdated_types.discard(SYNCED)
     return {
         "state": observed.state,
@@ -124,7 +124,7 @@ def planned_status(
         plan_status |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
     if observed is not None:
         return instance_status(body, observed, wall_now) | {"observedGeneration": generation, "plan": plan_status}
-    conditions = condition(
+    conditions = set_condition(
         (body.get("status") or {}).get("conditions") or [],
         "Scheduled",
         False,
@@ -153,7 +153,7 @@ def _members(
                 f"the hardware is {member.health}{member.fault and ': '}{member.fault}",
             ),
         ):
-            conditions = condition(
+            conditions = set_condition(
                 conditions, type, status, reason, message, generation=observed_generation, now=wall_now
             )
         members.append(member.wire() | {"conditions": conditions})
@@ -177,7 +177,7 @@ def _slices(
                 "guaranteed bandwidth is available" if each.floors_kept else "links lack guaranteed bandwidth",
             ),
         ):
-            conditions = condition(
+            conditions = set_condition(
                 conditions, type, status, reason, message, generation=observed_generation, now=wall_now
             )
         slices.append(each.wire() | {"conditions": conditions})

@@ -15,7 +15,7 @@ from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcontainer.client.client import POD, KubeClient
 from matrixcontainer.client.events import event_for_object, record_event
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
@@ -117,7 +117,8 @@ class PodScheduler:
             await self._report_unschedulable(
                 gang,
                 "Deploying",
-                f"{counted(allocation.nodes, 'node')} committed, {counted(missing, 'pod')} waiting for deployment",
+                f"{pluralized(allocation.nodes, 'node')} committed, "
+                f"{pluralized(missing, 'pod')} waiting for deployment",
             )
         return len(placed)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.model.protection import Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, Vector
@@ -128,7 +128,7 @@ def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str
     if short:
         owner, at = short[0]
         link = book.fabric.link_names(claim.plane, owner)[at]
-        return f"{counted(len(short), 'link')} would lack room after one more failure, for example {link}"
+        return f"{pluralized(len(short), 'link')} would lack room after one more failure, for example {link}"
     book.put(claim.owner, booking)
     return ""
 
@@ -168,7 +168,7 @@ def scaled(need: Demand, factor: float) -> Demand:
 def _no_path(claim: BandwidthRequest, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
     each = sorted({(a, b) if b == "*" else (min(a, b), max(a, b)) for a, b in cut})
     pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in each[:BLOCKING_MAX]]
-    return InsufficientBandwidth(f"{counted(len(each), 'pair')} of members {what}", field="members", blocking=pairs)
+    return InsufficientBandwidth(f"{pluralized(len(each), 'pair')} of members {what}", field="members", blocking=pairs)
 
 
 def _blocking(book: BandwidthLedger, claim: BandwidthRequest, owner: str, at: int, wanted: float) -> dict[str, Any]:

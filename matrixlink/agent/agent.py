@@ -17,8 +17,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from matrixcommon.emulation.stages import Stages, stages_of
-from matrixcommon.model.clock import Clock, Seconds, seconds_now
+from matrixcommon.emulation.stages import Stages, load_stages
+from matrixcommon.model.clock import Clock, Seconds, resolve_seconds
 from matrixcommon.model.errors import MatrixError, StaleGeneration
 from matrixlink.agent.counters import reported_counters
 from matrixlink.agent.probing import AgentProbing
@@ -222,7 +222,7 @@ class LinkAgent:
             node=self.hardware.name,
             epoch=self.epoch,
             sequence=self.sequence,
-            lease_seconds=seconds_now(self._lease_s),
+            lease_seconds=resolve_seconds(self._lease_s),
             programs=programs,
             ports=ports,
             probes=self.probing.report(self._clock.now(), self.hardware.ports) if self.probing else None,
@@ -259,4 +259,4 @@ def _work_for(tables: dict[str, Any] | None, desired: dict[str, Any] | None) -> 
 
 def link_stages(path: Path | None = None) -> Stages:
     """How long a link agent's work takes: the built-in file, with the entries of `path` replacing it."""
-    return stages_of("matrixlink.agent", "link_stages.yaml", path)
+    return load_stages("matrixlink.agent", "link_stages.yaml", path)

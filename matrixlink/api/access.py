@@ -5,8 +5,8 @@ from __future__ import annotations
 from matrixcommon.api.authorization import (
     ADMINS,
     AGENTS,
+    EDITABLE,
     EDITORS,
-    ENSURED,
     READ,
     VIEWERS,
     AccessRules,
@@ -15,7 +15,7 @@ from matrixcommon.api.authorization import (
     Scope,
     kinds_in,
 )
-from matrixcommon.api.operations import drains_of, operations_of
+from matrixcommon.api.operations import drain_kind, operation_kind
 from matrixcommon.model.resource_model import StuckView
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainRequest, DrainView
@@ -45,7 +45,7 @@ SLICES = ResourceKind(
     "slices",
     Scope.PROJECT,
     {
-        **ENSURED,
+        **EDITABLE,
         "GET /fabric-view": VIEWERS,
         "POST :program": EDITORS,
     },
@@ -67,7 +67,7 @@ COMMUNICATORS = ResourceKind(
     "communicators",
     Scope.PROJECT,
     {
-        **ENSURED,
+        **EDITABLE,
         "GET /flows": VIEWERS,
         "GET /changes": VIEWERS,
     },
@@ -91,9 +91,9 @@ DRAINS = ResourceKind(
     view=DrainView,
     row=DrainRow,
 )
-OPERATIONS = operations_of(OperationRow, Scope.SERVICE, ADMINS)
+OPERATIONS = operation_kind(OperationRow, Scope.SERVICE, ADMINS)
 """The routes that need the right to drain."""
-WORKFLOW_DRAINS = drains_of(WorkflowDrains)
+WORKFLOW_DRAINS = drain_kind(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.SERVICE, {"LIST": ADMINS}, view=StuckView)
 WHAT_IFS = ResourceKind("what-ifs", Scope.PHYSICAL, {"CREATE": VIEWERS}, queries=("CREATE",))
 EVENTS = ResourceKind("events", Scope.MIXED, {"LIST": VIEWERS}, view=EventView, row=EventRow)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from matrixcommon.api.authorization import Caller, CallerOf
+from matrixcommon.api.authorization import Caller, RequestCaller
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixlink.api import access
@@ -19,7 +19,7 @@ def agent_routes(store: LinkStore, reports: LinkReportProcessor) -> APIRouter:
     """The routes over one store's programs."""
     api = ResourceRoutes(store.records)
 
-    async def get_program(name: str, caller: CallerOf) -> ProgramView:
+    async def get_program(name: str, caller: RequestCaller) -> ProgramView:
         with store.reading() as session:
             found = session.get(ProgramRow, caller.key(name))
             hidden = found is not None and caller.principal.role == "agent"

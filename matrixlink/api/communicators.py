@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import list_or_watch, page, window
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -79,7 +79,7 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
         if switch is not None:
             communicators.synchronise()
             tables, version = _chip(switch, "switch")
-            return JsonAnswer(page(tables.entries(switch), params) | {"switch": switch, "version": version})
+            return JsonResponse(page(tables.entries(switch), params) | {"switch": switch, "version": version})
         return list_or_watch(request, params, communicators.store.records, None, all_tables)
 
     @tables_of.ask("GET")
@@ -106,6 +106,6 @@ def _paged(
 ) -> Response:
     """A page of items that are computed when shown; only a filter or an order needs all of them."""
     if params.watch or not {"filter", "orderBy"}.isdisjoint(request.query_params):
-        return JsonAnswer(page([item(number) for number in numbers.values()], params))
+        return JsonResponse(page([item(number) for number in numbers.values()], params))
     wanted, rest = window(len(numbers), params)
-    return JsonAnswer({"items": [item(numbers[name]) for name in sorted(numbers)[wanted]], **rest})
+    return JsonResponse({"items": [item(numbers[name]) for name in sorted(numbers)[wanted]], **rest})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from matrixcommon.api.authorization import CallerOf
+from matrixcommon.api.authorization import RequestCaller
 from matrixcommon.api.operations import operation_routes
-from matrixcommon.api.resource_routes import PROJECT, ResourceRoutes
+from matrixcommon.api.resource_routes import PROJECT_QUERY, ResourceRoutes
 from matrixcommon.workflows.operations import Operations
 from matrixlink.admission.what_if import what_if
 from matrixlink.api import access
@@ -24,9 +24,11 @@ def drain_routes(
     api = ResourceRoutes(slice_controller.store.records)
 
     @api.of(access.WHAT_IFS).ask(
-        "CREATE", summary="The effects of a failure, a drain or a repair; nothing is changed", dependencies=PROJECT
+        "CREATE",
+        summary="The effects of a failure, a drain or a repair; nothing is changed",
+        dependencies=PROJECT_QUERY,
     )
-    async def ask_what_if(body: WhatIfRequest, caller: CallerOf) -> WhatIfView:
+    async def ask_what_if(body: WhatIfRequest, caller: RequestCaller) -> WhatIfView:
         """Counts cover all slices, but those of projects that the caller may not see are not named."""
         judged = what_if(slice_controller.promises, body)
         return judged.model_copy(update={"slices": [each for each in judged.slices if caller.sees(each.project)]})

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import list_or_watch
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
@@ -50,4 +50,4 @@ def _links(links: KindRoutes, store: LinkStore, inventory: FabricInventory) -> N
             return list_or_watch(request, narrow, store.records, LinkRow, lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
         shown = inventory.link_page(plane, node, params, narrowed)
-        return JsonAnswer(shown | {"resourceVersion": store.records.latest()})
+        return JsonResponse(shown | {"resourceVersion": store.records.latest()})

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
-from matrixcommon.api.authorization import Caller, CallerOf
-from matrixcommon.api.resource_routes import PROJECT, ResourceRoutes
+from matrixcommon.api.authorization import Caller, RequestCaller
+from matrixcommon.api.resource_routes import PROJECT_QUERY, ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.planes import Plane
 from matrixlink.api import access
@@ -32,7 +32,7 @@ def peering_routes(slice_controller: SliceController, peerings: Peerings) -> API
     kind.list()
 
     @kind.ask("GET")
-    async def get_peering(name: str, caller: CallerOf) -> PeeringView:
+    async def get_peering(name: str, caller: RequestCaller) -> PeeringView:
         return visible(name, caller)
 
     kind.change("PUT", name="ensure_peering", summary="Let two slices of a plane reach each other")(peerings.ensure)
@@ -52,10 +52,10 @@ def peering_routes(slice_controller: SliceController, peerings: Peerings) -> API
     @api.router.get(
         "/reachability",
         summary="Whether traffic from one to the other arrives, and by which rule",
-        dependencies=PROJECT,
+        dependencies=PROJECT_QUERY,
     )
     async def ask_reachability(
-        caller: CallerOf,
+        caller: RequestCaller,
         source: Annotated[str, Query(alias="from", min_length=1, max_length=253, description="slice, instance, CIDR")],
         target: Annotated[str, Query(alias="to", min_length=1, max_length=253, description="slice or instance")],
         plane: Plane | None = None,

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -50,7 +50,7 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
             raise InvalidField(f"cannot group by {by[:40]!r}; use one of {', '.join(GROUPS)}", field="by")
         if params.watch:
             return event_stream(request, _stream(params, by, top))
-        return JsonAnswer(_shown(params, by, top))
+        return JsonResponse(_shown(params, by, top))
 
     def _shown(params: ListParams, by: str, top: int | None) -> dict[str, Any]:
         if top is not None:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import NodeName, checked_resource_name
+from matrixcommon.model.hardware_names import NodeName, validate_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixlink.communicators.groups import TrafficGroup, check_terms, group_of
@@ -58,7 +58,7 @@ class Communicators:
     def ensure(self, name: str, request: CommunicatorRequest) -> CommunicatorView:
         """Create a communicator or change it; repeating the same spec changes nothing. Raises InvalidField,
         Conflict."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         self.synchronise()
         with self.store.transaction() as session:
             row = session.get(CommunicatorRow, name)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from matrixcommon.api.reports import Count, EachByItself
+from matrixcommon.api.reports import Count, ItemsValidatedSeparately
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
@@ -122,7 +122,7 @@ class LinkReports(ApiModel):
         {"reports": [{"node": "sn0-c00-n0", "epoch": 1_099_511_627_776, "sequence": 1, "leaseSeconds": 30}]},
     )
 
-    reports: list[Annotated[LinkReport, EachByItself]] = Field(
+    reports: list[Annotated[LinkReport, ItemsValidatedSeparately]] = Field(
         max_length=4096, description="one report for each node, answered in this order"
     )
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, field_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
@@ -55,7 +55,7 @@ class SecurityRule(ApiModel):
     @classmethod
     def _sound(cls, remote: str) -> str:
         if remote != "*" and not is_block(remote):
-            checked_resource_name(remote, "securityRules.remote")
+            validate_resource_name(remote, "securityRules.remote")
         return remote
 
     def in_project(self, project: str) -> Self:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from matrixcommon.model.clock import Clock, Seconds, seconds_now
+from matrixcommon.model.clock import Clock, Seconds, resolve_seconds
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.transaction import restore_entry
 
@@ -53,7 +53,7 @@ class Leases:
     def reachable(self, node: str) -> bool:
         current = self._leases.get(node)
         silent_s = self.silent_s(node)
-        return silent_s < seconds_now(self._grace_s) if current is None else silent_s <= current.lease_s
+        return silent_s < resolve_seconds(self._grace_s) if current is None else silent_s <= current.lease_s
 
     def forget_nodes(self, nodes: Collection[str]) -> None:
         for node in nodes:

@@ -23,7 +23,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.transaction import restore_entry
-from matrixcommon.telemetry.trace import finished
+from matrixcommon.telemetry.trace import record_span
 from matrixlink.contract.link_reports import LinkReport, LinkReportAnswer, ReportedProgram
 from matrixlink.contract.programs import DesiredProgram
 from matrixlink.controllers.agent_leases import Leases
@@ -282,7 +282,7 @@ class LinkReportProcessor:
         row.state, row.acknowledged, row.message = state, acknowledged, message
         if state in ("Programmed", "Failed"):
             parent = TRACES.get(f"{row.slice}@{row.generation}")
-            finished(parent, "programmed", time.time_ns(), node=row.node, slice=row.slice, state=state)
+            record_span(parent, "programmed", time.time_ns(), node=row.node, slice=row.slice, state=state)
         return True
 
 

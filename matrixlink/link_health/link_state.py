@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
-from matrixcommon.model.quantities import duration_text, timestamp
+from matrixcommon.model.quantities import format_duration, timestamp
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.contract.link_reports import LinkReport
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
@@ -176,7 +176,7 @@ class LinkStateTracker:
             return
         hold_s = self.damping.suppressed_for_s(penalty)
         if row.damped_until is None:
-            text = f"{row.name} keeps going down and is held down for {duration_text(hold_s)}"
+            text = f"{row.name} keeps going down and is held down for {format_duration(hold_s)}"
             self._store.say(session, row.name, "Damped", text, now, warning=True)
             self.counters["Damped"] += 1
         row.damped_until = now + hold_s

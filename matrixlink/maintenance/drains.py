@@ -11,8 +11,8 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InsufficientBandwidth
-from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.hardware_names import validate_resource_name
+from matrixcommon.model.quantities import pluralized
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.admission.what_if import Scenario, differing, evaluate
@@ -40,7 +40,7 @@ class Drains:
     def ensure(self, name: str, request: DrainRequest, *, validate_only: bool = False) -> DrainView:
         """Take elements out of use, or change which. Repeating the same request changes nothing. Raises
         InsufficientBandwidth with the slices whose floors would break."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         ports = all_ports(self._fabric, request.elements, "elements")
         with self._promises.changing(dry=validate_only) as session:
             row = session.get(DrainRow, name)
@@ -87,7 +87,7 @@ class Drains:
         broken = [effect for effect in judged.slices if effect.broken or effect.pairs_cut]
         if broken and not request.even_if_floors_break:
             raise InsufficientBandwidth(
-                f"without these elements {counted(len(broken), 'slice')} would have less than they were promised; "
+                f"without these elements {pluralized(len(broken), 'slice')} would have less than they were promised; "
                 "wait, move them, or set evenIfFloorsBreak",
                 field="elements",
                 blocking=[

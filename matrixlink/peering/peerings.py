@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Conflict, Forbidden, InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import project_of
 from matrixcommon.persistence.database_session import find
@@ -54,7 +54,7 @@ class Peerings:
         A slice of another project is not looked at before that project accepts, not even to see whether it exists: the
         requester would learn of it.
         """
-        checked_resource_name(name)
+        validate_resource_name(name)
         with self._promises.changing() as session:
             row = session.get(PeeringRow, name)
             rules = [rule.wire() for rule in request.security_rules]

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.persistence.table_cache import mapping_of
 from matrixlink.routing.routing import NodeRoutes, Routes, Stripe
 from matrixlink.store.tables import ProgramRow, SliceRow
 
@@ -55,7 +55,7 @@ def ask_to_program(
         program = by_node.pop(node, None)
         if program is None:
             name = f"{row.name}.{node}"
-            program = shape_of(ProgramRow).made(
+            program = mapping_of(ProgramRow).made(
                 name=name, slice=row.name, node=node, project=row.project, action="program", body=body
             )
             session.add(program)

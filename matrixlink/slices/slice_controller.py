@@ -14,10 +14,10 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.quantities import counted
-from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.persistence.table_cache import mapping_of
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.slice_index import terms_of
 from matrixlink.contract.slices import SliceRequest, SliceView
@@ -52,7 +52,7 @@ class SliceController:
 
     def admit(self, name: str, request: SliceRequest, *, validate_only: bool = False) -> SliceView:
         """Promise a slice its floor, or change the promise. Raises InsufficientBandwidth, Conflict."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         self._check(request)
         with self.promises.changing(dry=validate_only) as session:
             row = session.get(SliceRow, name)
@@ -211,13 +211,13 @@ class SliceController:
         ]
         out = sum(map(len, drained.values()))
         below = sum(map(len, impaired.values())) - out
-        lacking = [f"{counted(out, 'port')} drained by {', '.join(by)}"] if by else []
-        lacking += [f"{counted(below, 'port')} below the built rate"] if below else []
+        lacking = [f"{pluralized(out, 'port')} drained by {', '.join(by)}"] if by else []
+        lacking += [f"{pluralized(below, 'port')} below the built rate"] if below else []
         return f"; of the members' ports, {' and '.join(lacking)}" if lacking else ""
 
     def _desired(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The spec as a row that is not in the session yet."""
-        row: SliceRow = shape_of(SliceRow).made(
+        row: SliceRow = mapping_of(SliceRow).made(
             name=name,
             project=request.project,
             labels=request.labels,

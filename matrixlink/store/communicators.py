@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import JSON, Float, Integer, String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, reference_to
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixlink.contract.communicators import CommunicatorView
 from matrixlink.store.tables import Base
@@ -38,7 +38,7 @@ class CommunicatorRow(ResourceRow, Base):
         return (self.pattern, self.routing, ranks, self.offered_gbps, self.shift, self.holders, self.seed)
 
     def view(self) -> CommunicatorView:
-        return self.view_as(CommunicatorView, slice=reference(self.slice, self.project or DEFAULT_PROJECT))
+        return self.view_as(CommunicatorView, slice=reference_to(self.slice, self.project or DEFAULT_PROJECT))
 
 
 def communicators_in(session: Session) -> list[CommunicatorRow]:

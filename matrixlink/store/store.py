@@ -20,7 +20,7 @@ from matrixcommon.model.errors import InsufficientCapacity
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.bulk_writes import fetch_one
 from matrixcommon.persistence.database_session import Database, ResourceRow, Store, find
-from matrixcommon.persistence.table_cache import CachedTable, all_rows, rows_where, shape_of
+from matrixcommon.persistence.table_cache import CachedTable, all_rows, mapping_of, rows_where
 from matrixlink.store.tables import (
     RESTORED,
     AgentRow,
@@ -198,7 +198,7 @@ class LinkStore(Store):
 
     def new_link(self, session: Session, link: Link) -> LinkRow:
         """A row for a link that has none, at full rate."""
-        row: LinkRow = shape_of(LinkRow).made(
+        row: LinkRow = mapping_of(LinkRow).made(
             name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps, state="Up"
         )
         session.add(row)

@@ -23,11 +23,11 @@ from sqlalchemy import (
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference_to
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
 from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
-from matrixcommon.telemetry.trace import TraceBook
+from matrixcommon.telemetry.trace import TraceContexts
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
 from matrixlink.contract.drains import DrainView
 from matrixlink.contract.inventory import EventView, LinkView
@@ -111,8 +111,8 @@ class SliceRow(ResourceRow, Base):
         project = self.project or DEFAULT_PROJECT
         return self.view_as(
             SliceView,
-            allocation=reference(self.allocation, project),
-            instance=reference(self.instance, project),
+            allocation=reference_to(self.allocation, project),
+            instance=reference_to(self.instance, project),
             floor_gbps_per_npu=self.floor_gbps,
             floor_kept_gbps_per_npu=round(self.floor_gbps * (1.0 if self.kept is None else self.kept), 6),
             ceiling_gbps_per_npu=self.ceiling_gbps,
@@ -123,7 +123,7 @@ class SliceRow(ResourceRow, Base):
         return cast(SliceView, super().shown())
 
 
-TRACES = TraceBook()
+TRACES = TraceContexts()
 """The trace in which a slice's generation was requested, by `slice@generation`."""
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from matrixcommon.emulation.stages import Stage, Stages, stages_of
-from matrixcommon.model.clock import Clock, Seconds, seconds_now
+from matrixcommon.emulation.stages import Stage, Stages, load_stages
+from matrixcommon.model.clock import Clock, Seconds, resolve_seconds
 from matrixcommon.model.errors import StaleGeneration
-from matrixcommon.telemetry.trace import finished
+from matrixcommon.telemetry.trace import record_span
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.agent.partitions import Partitions
 from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAnswer, ReportedFault
@@ -267,7 +267,7 @@ class ResourceAgent:
             node=self.node.name,
             epoch=self.epoch,
             sequence=self.sequence,
-            lease_s=seconds_now(self._lease_s),
+            lease_s=resolve_seconds(self._lease_s),
             power="Off" if self.status == "Off" else "On",
             status=self.reported_status,
             generation=self.generation,
@@ -323,4 +323,4 @@ class ResourceAgent:
 
 def node_stages(path: Path | None = None) -> Stages:
     """How long a node agent's work takes: the built-in file, with the entries of `path` replacing it."""
-    return stages_of("matrixresource.agent", "node_stages.yaml", path)
+    return load_stages("matrixresource.agent", "node_stages.yaml", path)

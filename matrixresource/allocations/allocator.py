@@ -14,9 +14,9 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, NotFound
-from matrixcommon.model.hardware_names import CabinetName, NodeName, checked_resource_name
+from matrixcommon.model.hardware_names import CabinetName, NodeName, validate_resource_name
 from matrixcommon.model.quantities import timestamp
-from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
+from matrixcommon.persistence.decision_metrics import VerbOutcome, report_outcome
 from matrixcommon.persistence.table_cache import CachedTable
 from matrixresource.allocations import quotas
 from matrixresource.allocations.apply_placement import apply_placement, new_allocation, yield_place
@@ -72,14 +72,14 @@ class Allocator:
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
-    @decision
+    @report_outcome
     def reserve(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
         """Grant `name` what it requests, or grow or shrink what it holds. Raises InsufficientCapacity, Conflict.
 
         With `validate_only` the view shows where it would be placed and, in `preempts`, whom it would preempt.
         Otherwise `preempts` lists those it has preempted that have not been granted capacity again.
         """
-        checked_resource_name(name)
+        validate_resource_name(name)
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             current = session.get(AllocationRow, name)
@@ -135,7 +135,7 @@ class Allocator:
             self._reconcile(session, allocation)
         return allocation.shown()
 
-    @decision
+    @report_outcome
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
         """Take successors for the members that `request` would place on other nodes; nothing that is held is given up
         yet. `cut_over` completes the move, `abort_move` releases the successors.
@@ -157,7 +157,7 @@ class Allocator:
                 return allocation.view()
         return allocation.shown()
 
-    @decision
+    @report_outcome
     def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
         """Take a successor for one member on a named node. `cut_over` completes it and `abort_move` cancels it, as for
         a move."""
@@ -168,7 +168,7 @@ class Allocator:
             self._reconcile(session, allocation)
         return allocation.shown()
 
-    @decision
+    @report_outcome
     def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
         """Turn successors into members and release the nodes they replace, all at once. Conflict until all are ready.
 
@@ -193,7 +193,7 @@ class Allocator:
             self._reconcile(session, allocation)
         return allocation.shown()
 
-    @decision
+    @report_outcome
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
         """Give up one member and let a spare, or else a free node, take its rank; the others stay where they are.
 
@@ -222,7 +222,7 @@ class Allocator:
                     self._reconcile(session, allocation)
         return added
 
-    @decision
+    @report_outcome
     def release(self, name: str) -> AllocationView | None:
         """Release everything: agents clean the nodes, then they are free and the allocation is gone. None if it already
         is."""

@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import ResourceRow
-from matrixcommon.persistence.searches import SearchNeeded, search
+from matrixcommon.persistence.searches import SearchRequired, search
 from matrixresource.allocations.cluster_index import cluster_shape, node_numbers
 from matrixresource.allocations.request_mapping import NEVER, map_request
 from matrixresource.contract.allocations import AllocationRequest

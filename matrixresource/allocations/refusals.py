@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcommon.model.errors import ExceedsDomain, InsufficientCapacity
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.reservation_conflicts import conflicting_reservations, promised_nodes
 from matrixresource.contract.nodes import MAINTENANCE_PREFIX
@@ -184,10 +184,10 @@ def _relaxations(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequ
 def _describe_cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
     largest = max((mask.bit_count() for mask in ledger.ledger.index.whole), default=0)
     if request.npus_per_node < ledger.ledger.shape.npus:
-        nodes = f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'free NPU')}"
+        nodes = f"{pluralized(request.nodes, 'node')} with {pluralized(request.npus_per_node, 'free NPU')}"
         return f"no single cabinet has {nodes}; make the placement preferred"
     return (
-        f"no single cabinet has {counted(request.nodes + request.spares, 'free node')} (the largest has {largest}); "
+        f"no single cabinet has {pluralized(request.nodes + request.spares, 'free node')} (the largest has {largest}); "
         "make the placement preferred"
     )
 

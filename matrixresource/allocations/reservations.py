@@ -8,8 +8,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField
-from matrixcommon.model.hardware_names import NodeName, checked_resource_name
-from matrixcommon.model.quantities import LATEST_S, timestamp
+from matrixcommon.model.hardware_names import NodeName, validate_resource_name
+from matrixcommon.model.quantities import TIMESTAMP_MAX_S, timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.database_session import find
 from matrixresource.allocations import quotas
@@ -52,12 +52,13 @@ class ReservationService:
     def put(self, name: str, request: ReservationRequest) -> ReservationView:
         """Promise what is requested. Repeated with the same spec, it changes nothing. Raises InsufficientCapacity,
         Conflict, StaleTopology."""
-        checked_resource_name(name)
+        validate_resource_name(name)
         check_placement(request.spec())
         start, now = request.start, self._clock.now()
-        if start + request.duration_s > LATEST_S:
+        if start + request.duration_s > TIMESTAMP_MAX_S:
             raise InvalidField(
-                f"it would end after {timestamp(LATEST_S)}, the latest time that can be represented", field="durationS"
+                f"it would end after {timestamp(TIMESTAMP_MAX_S)}, the latest time that can be represented",
+                field="durationS",
             )
         with self._store.transaction() as session:
             row = session.get(ReservationRow, name)

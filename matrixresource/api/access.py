@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import (
+    ADMIN_EDITABLE,
     ADMINS,
     AGENTS,
+    EDITABLE,
     EDITORS,
-    ENSURED,
-    MANAGED,
     READ,
     VIEWERS,
     AccessRules,
@@ -16,7 +16,7 @@ from matrixcommon.api.authorization import (
     Scope,
     kinds_in,
 )
-from matrixcommon.api.operations import drains_of, operations_of
+from matrixcommon.api.operations import drain_kind, operation_kind
 from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixcommon.model.resource_model import StuckView
 from matrixresource.allocations.quotas import QuotaRow
@@ -55,16 +55,16 @@ NPUS = ResourceKind(
     "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
 )
 EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeEventView, row=NodeEventRow)
-OPERATIONS = operations_of(OperationRow, Scope.PROJECT, ADMINS)
+OPERATIONS = operation_kind(OperationRow, Scope.PROJECT, ADMINS)
 """The routes that need the right to defragment."""
-WORKFLOW_DRAINS = drains_of(WorkflowDrains)
+WORKFLOW_DRAINS = drain_kind(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.PHYSICAL, {"LIST": VIEWERS}, view=StuckView)
 SPARES = ResourceKind("spares", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeView, holders=HOLDERS)
 ALLOCATIONS = ResourceKind(
     "allocations",
     Scope.PROJECT,
     {
-        **ENSURED,
+        **EDITABLE,
         "PUT /binding": EDITORS,
         "PUT /move": EDITORS,
         "DELETE /move": EDITORS,
@@ -87,7 +87,7 @@ PLANS = ResourceKind(
 RESERVATIONS = ResourceKind(
     "reservations",
     Scope.PROJECT,
-    ENSURED,
+    EDITABLE,
     request=ReservationRequest,
     view=ReservationView,
     row=ReservationRow,
@@ -95,7 +95,7 @@ RESERVATIONS = ResourceKind(
 QUOTAS = ResourceKind(
     "quotas",
     Scope.ITSELF,
-    MANAGED,
+    ADMIN_EDITABLE,
     request=QuotaRequest,
     view=QuotaView,
     row=QuotaRow,
@@ -120,7 +120,7 @@ SUPERNODES = ResourceKind(
     "supernodes",
     Scope.PHYSICAL,
     {
-        **MANAGED,
+        **ADMIN_EDITABLE,
         "GET /topology": VIEWERS,
         "GET /wiring": VIEWERS | AGENTS,
     },

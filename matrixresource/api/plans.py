@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from matrixcommon.api.authorization import CallerOf
+from matrixcommon.api.authorization import RequestCaller
 from matrixcommon.api.resource_routes import ResourceRoutes
-from matrixcommon.persistence.searches import search_outside
+from matrixcommon.persistence.searches import run_with_searches
 from matrixresource.api import access
 from matrixresource.contract.capacity import CapacityView
 from matrixresource.contract.plans import FragmentationView, PlanRequest, PlanView
@@ -22,7 +22,7 @@ def plan_routes(store: ResourceStore, planner: Planner, capacity: CapacityReport
     @api.of(access.PLANS).ask(
         "CREATE", summary="Whether this would fit; if not, why not and what would help. Nothing is created."
     )
-    async def plan(body: PlanRequest, caller: CallerOf) -> PlanView:
+    async def plan(body: PlanRequest, caller: RequestCaller) -> PlanView:
         _, request = caller.claim(caller.key("plan"), body)
         for other in request.references:
             caller.check(other)
@@ -30,7 +30,7 @@ def plan_routes(store: ResourceStore, planner: Planner, capacity: CapacityReport
         async def answer() -> PlanView:
             return planner.plan(request)
 
-        return await search_outside(answer, store.records.executor)
+        return await run_with_searches(answer, store.records.executor)
 
     @api.router.get("/fragmentation")
     async def fragmentation() -> FragmentationView:

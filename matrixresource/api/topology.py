@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import Caller
-from matrixcommon.api.json_answer import JsonAnswer
+from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.persistence.database_session import find
@@ -102,7 +102,7 @@ def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
             graph = observed_graph(supernode, topology_at(session, version), called, level)
         if format == "graphml":
             return PlainTextResponse(graphml(graph), media_type="application/graphml+xml")
-        return JsonAnswer({"topologyVersion": called, "graph": node_link(graph)})
+        return JsonResponse({"topologyVersion": called, "graph": node_link(graph)})
 
     @kind.ask("GET /wiring")
     async def get_wiring(name: str) -> SupernodeWiring:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from matrixcommon.api.reports import Count, EachByItself
+from matrixcommon.api.reports import Count, ItemsValidatedSeparately
 from matrixcommon.emulation.stages import STAGE_NAME_MAX
 from matrixcommon.model.empty import empty_list
 from matrixcommon.model.hardware_names import NodeName
@@ -150,7 +150,7 @@ class NodeReports(ApiModel):
         },
     )
 
-    reports: list[Annotated[NodeReport, EachByItself]] = Field(
+    reports: list[Annotated[NodeReport, ItemsValidatedSeparately]] = Field(
         max_length=4096, description="reports of one or more nodes; each is accepted or refused by itself"
     )
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_key import reference
+from matrixcommon.model.resource_key import reference_to
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 from matrixresource.contract.fields import NpuCount
 from matrixresource.contract.nodes import InPlaceRepair, Power
@@ -69,7 +69,7 @@ class AllocationRequest(CapacityRequest):
         affinities = {"affinity": self.affinity, "anti_affinity": self.anti_affinity}
         shown: dict[str, Any] = {name: each.shown_to(project) for name, each in affinities.items() if each is not None}
         if self.reservation is not None:
-            shown["reservation"] = reference(self.reservation, project)
+            shown["reservation"] = reference_to(self.reservation, project)
         own = {"project", "labels", "exclude_nodes", "topology_version"}
         return self.model_copy(update=shown).model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=own)
 

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_key import reference
+from matrixcommon.model.resource_key import reference_to
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.contract.fields import MEMBERS_MAX
 
@@ -80,7 +80,7 @@ class Affinity(ApiModel):
 
     def shown_to(self, project: str) -> Affinity:
         """A copy with plain names in place of the keys of this project's own allocations."""
-        return self.model_copy(update={"allocations": [reference(key, project) for key in self.allocations]})
+        return self.model_copy(update={"allocations": [reference_to(key, project) for key in self.allocations]})
 
 
 class CapacityRequest(ApiModel):

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from matrixcommon.model.empty import empty_list
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import checked_moment, from_timestamp
+from matrixcommon.model.quantities import parse_timestamp, validate_timestamp
 from matrixcommon.model.resource_model import ResourceView
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.requested_capacity import CapacityRequest, ExcludedNodes, TopologyVersion
@@ -66,7 +66,7 @@ class ReservationRequest(CapacityRequest):
 
     @property
     def start(self) -> float:
-        return from_timestamp(self.starts_at)
+        return parse_timestamp(self.starts_at)
 
     def spec(self) -> AllocationRequest:
         """The spec of the allocation it will become."""

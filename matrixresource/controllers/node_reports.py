@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.clock import Clock, Seconds, seconds_now
+from matrixcommon.model.clock import Clock, Seconds, resolve_seconds
 from matrixcommon.model.hardware_names import NpuName
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.table_cache import rows_where
-from matrixcommon.telemetry.trace import finished
+from matrixcommon.telemetry.trace import record_span
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.contract.agents import NodeReport, ReportAnswer
@@ -179,7 +179,7 @@ class NodeReportProcessor:
             self._topology_manager.observe(batch.session, node.name, report.ports)
         self._update_state(batch.session, node)
         if node.ready and not was_ready and node.holder:
-            finished(TRACES.get(node.holder), "acknowledged", time.time_ns(), node=node.name, state=node.state)
+            record_span(TRACES.get(node.holder), "acknowledged", time.time_ns(), node=node.name, state=node.state)
         changed = _fault_summary(node) != before
         if changed:
             changes.add(node, released)

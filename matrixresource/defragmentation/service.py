@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, Conflict, ExceedsDomain, InsufficientCapacity, StalePlan
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows import verbs
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -51,7 +51,7 @@ class DefragmentationService:
     def propose(self, request: DefragmentationRequest) -> DefragmentationView:
         """Make a plan for review. Repeated with the same name and spec, it returns the existing one. Raises
         InsufficientCapacity if no moves make the room, Conflict if no move is needed."""
-        name = checked_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
+        name = validate_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
         with self._store.transaction() as session:
             spec = request.spec().spec_dict()
             if (existing := session.get(DefragmentationRow, name)) is not None:

@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, StalePlan
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import counted
-from matrixcommon.persistence.searches import search_outside
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.persistence.searches import run_with_searches
 from matrixcommon.workflows.host import Host
 from matrixcommon.workflows.rows import open_workflows
 from matrixcommon.workflows.runner import WorkflowRunner

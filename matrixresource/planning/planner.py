@@ -9,7 +9,7 @@ from typing import Literal
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.quantities import counted, timestamp
+from matrixcommon.model.quantities import pluralized, timestamp
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking_constraint, describe_obstacle, does_not_fit
@@ -133,13 +133,13 @@ class Planner:
     def _change_view(self, change: Suggestion) -> PlanChange:
         rule, to = CONSTRAINT_FIELDS.get(change.rule), change.to
         names = ", ".join(change.names)
-        fewer = counted(change.nodes, "node") if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
+        fewer = pluralized(change.nodes, "node") if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
         message = {
             "fewer": f"{fewer} would fit",
             "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",
-            "release": f"it would fit without {names} ({counted(change.npus, 'NPU')})",
-            "move": f"it would fit after moving {names} ({counted(change.npus, 'NPU')})",
-            "preempt": f"with `preemption: LowerPriority` it would preempt {names} ({counted(change.npus, 'NPU')})",
+            "release": f"it would fit without {names} ({pluralized(change.npus, 'NPU')})",
+            "move": f"it would fit after moving {names} ({pluralized(change.npus, 'NPU')})",
+            "preempt": f"with `preemption: LowerPriority` it would preempt {names} ({pluralized(change.npus, 'NPU')})",
         }[change.kind]
         return PlanChange(
             kind=KINDS[change.kind],

@@ -10,13 +10,13 @@ from sqlalchemy.orm import Mapped, mapped_column
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.persistence.database_session import ResourceRow
-from matrixcommon.telemetry.trace import TraceBook
+from matrixcommon.telemetry.trace import TraceContexts
 from matrixresource.contract.agents import AssignmentView
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.store.allocation_states import ALLOCATION_STATES
 from matrixresource.store.tables import Base
 
-TRACES = TraceBook()
+TRACES = TraceContexts()
 """The trace in which an allocation was last requested."""
 
 

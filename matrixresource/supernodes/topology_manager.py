@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.hardware_names import checked_supernode_name
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.hardware_names import validate_supernode_name
+from matrixcommon.model.quantities import pluralized
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeRequest
@@ -160,7 +160,7 @@ class TopologyManager:
             if holders:
                 blocking = [{"domain": name, "allocations": holders}]
                 raise Conflict(
-                    f"{name} holds {counted(len(holders), 'allocation')}; release or move what is placed there",
+                    f"{name} holds {pluralized(len(holders), 'allocation')}; release or move what is placed there",
                     blocking=blocking,
                 )
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]

@@ -38,7 +38,7 @@ def load_spec(path: Path | str | None = None) -> SupernodeSpec:
         return _built_in(file.name)
     try:
         return _read(file.read_text(encoding="utf-8"))
-    except (NotYaml, UnicodeDecodeError) as wrong:
+    except (InvalidYaml, UnicodeDecodeError) as wrong:
         raise InvalidSpec("", f"{file.name} is not valid YAML: {wrong}") from wrong
 
 

@@ -20,12 +20,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from matrixcommon.api.authorization import ANYONE, EVERY_PROJECT, ROLES, Principal
+from matrixcommon.api.authorization import ANONYMOUS, EVERY_PROJECT, ROLES, Principal
 from matrixcommon.model.errors import InvalidField, MatrixError, NotFound, Unauthorized, Unavailable
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 
 __all__ = [
-    "ANYONE",
+    "ANONYMOUS",
     "EVERY_PROJECT",
     "ROLES",
     "Principal",
@@ -55,7 +55,7 @@ class Tokens:
     def principal(self, authorization: str | None) -> Principal:
         """The principal of an `Authorization` header. Raises Unauthorized."""
         if self._path is None:
-            return ANYONE
+            return ANONYMOUS
         if not authorization:
             raise Unauthorized("no token: send 'Authorization: Bearer TOKEN' (made by `matrixctl token create`)")
         kind, _, token = authorization.partition(" ")

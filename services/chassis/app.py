@@ -27,7 +27,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import Forbidden, Malformed, MatrixError, TooLarge
-from matrixcommon.model.fencing import ASKED_BY, FENCE, HEADER, parse_fence
+from matrixcommon.model.fencing import FENCE, HEADER, REQUEST_FENCE, parse_fence
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
 from services.chassis.access import Tokens
@@ -211,7 +211,7 @@ class RequestEdge:
         request_id = headers.get("x-request-id", "")[:64] or secrets.token_hex(8)
         REQUEST_ID.set(request_id)
         FENCE.set(None)
-        ASKED_BY.set(None)
+        REQUEST_FENCE.set(None)
         RESOURCE.set(scope["path"][4:] if scope["path"].startswith("/v1/") else "")
         trace = traceparent() or headers.get("traceparent", "")
         TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
@@ -266,7 +266,7 @@ class RequestEdge:
             raise Forbidden(f"only an admin of all projects may send {HEADER}, not {principal.name}")
         fence = parse_fence(token)
         self._fences.hear(fence)
-        ASKED_BY.set(fence)
+        REQUEST_FENCE.set(fence)
 
     async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes | None:
         """Read the whole body, if there is one, so that a too large or incomplete one is refused before anything

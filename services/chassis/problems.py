@@ -16,7 +16,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
 
-from matrixcommon.api.declared_fields import fields_instead
+from matrixcommon.api.declared_fields import suggest_fields
 from matrixcommon.model.errors import (
     InternalError,
     InvalidField,
@@ -111,7 +111,7 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
         path = field_path(error["loc"], wrong.body, error["type"] in FIELD_ERROR_TYPES) or "body"
         message = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
-            message = "unknown field" + (fields_instead(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
+            message = "unknown field" + (suggest_fields(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
         if error["type"] == "missing" and error["loc"][:1] == ("query",):
             message = "required in the query"
         if (line := {"field": path, "message": message}) not in lines:

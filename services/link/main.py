@@ -15,7 +15,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
-from matrixcommon.workflows.rows import forget_workflows
+from matrixcommon.workflows.rows import delete_ended_workflows
 from matrixlink.api.access import ACCESS
 from matrixlink.api.agents import agent_routes
 from matrixlink.api.communicators import communicator_routes
@@ -124,7 +124,7 @@ def build(
         with records.transaction() as session:
             store.forget_events(session)
             store.forget_generations(session)
-            forget_workflows(session, OperationRow, before=clock.now() - history_s(clock))
+            delete_ended_workflows(session, OperationRow, before=clock.now() - history_s(clock))
 
     return create_app(
         "link",

@@ -2,7 +2,7 @@
 
 import gc
 
-from matrixcommon.model.resource_model import build_when_used
+from matrixcommon.model.resource_model import defer_builds
 from services.chassis.interpreter import block_modules
 
 
@@ -10,7 +10,7 @@ def run() -> None:
     """Run the command line and exit with its code."""
     gc.disable()  # modules loaded now never become garbage; collecting took a tenth of the start-up time
     block_modules()
-    build_when_used()
+    defer_builds()
     from services.matrixctl.main import run as run_command  # after: it declares all models
 
     gc.freeze()

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from matrixcommon.api.authorization import (
+    ADMIN_EDITABLE,
     ADMINS,
-    ENSURED,
-    MANAGED,
+    EDITABLE,
     READ,
     VIEWERS,
     AccessRules,
@@ -24,12 +24,12 @@ from services.node_agent.network.traffic_patterns import Load, LoadView
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
 NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds", "tables"))
-FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, request=FaultRequest, view=InjectedFaultView)
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, ADMIN_EDITABLE, request=FaultRequest, view=InjectedFaultView)
 PROCESSES = ResourceKind("processes", Scope.PHYSICAL, READ, view=ProcessView)
 PROCESS_FAULTS = ResourceKind(
-    "process-faults", Scope.PHYSICAL, MANAGED, request=ProcessFaultRequest, view=ProcessFaultView
+    "process-faults", Scope.PHYSICAL, ADMIN_EDITABLE, request=ProcessFaultRequest, view=ProcessFaultView
 )
-TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load, view=LoadView)
+TRAFFIC = ResourceKind("traffic", Scope.PROJECT, EDITABLE, request=Load, view=LoadView)
 
 ACCESS = AccessRules(
     "Emulated nodes",

@@ -17,7 +17,7 @@ from fastapi import FastAPI
 from prometheus_client import CollectorRegistry
 
 from matrixcommon.api.authorization import AccessRules
-from matrixcommon.api.client import Collection, WatchEvent, at, call
+from matrixcommon.api.client import Collection, WatchEvent, call, resource_path
 from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
@@ -65,7 +65,7 @@ class FaultsOverHttp(Collection):
         await self.ensure(name, request)
 
     async def clear(self, name: str) -> None:
-        await call(self._http, "DELETE", at("faults", name))
+        await call(self._http, "DELETE", resource_path("faults", name))
 
 
 class OperatorProcess:

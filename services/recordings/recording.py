@@ -14,7 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from matrixcommon.model.empty import empty_dict
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.snapshots.archive import UnknownSnapshot, open_archive, read_manifest
 
 ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
@@ -99,7 +99,7 @@ def read_recording(file: Path) -> Recording:
             )
     except ValidationError as wrong:
         raise UnknownSnapshot(
-            f"the recording in {file} is invalid ({counted(wrong.error_count(), 'error')})"
+            f"the recording in {file} is invalid ({pluralized(wrong.error_count(), 'error')})"
         ) from wrong
 
 

@@ -6,7 +6,7 @@ in every replica, `led` ones only in the leader.
 
 from __future__ import annotations
 
-from matrixcommon.model.clock import Clock, as_set
+from matrixcommon.model.clock import Clock, with_wall_floor
 from matrixcommon.workflows.operations import Operations
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
@@ -76,7 +76,7 @@ class ReportControllers:
             clock,
             grace_s=lambda: clock.at_least_wall(lease_grace_s, 6.0),
             nudge=allocations.replenish,
-            watch_period_s=lambda: as_set(clock, lease_watch_s, LEASE_WATCH_FLOOR_WALL_S),
+            watch_period_s=lambda: with_wall_floor(clock, lease_watch_s, LEASE_WATCH_FLOOR_WALL_S),
         )
         self._leases = Periodic(
             "leases",

@@ -21,7 +21,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from sqlalchemy import MetaData
 
 from matrixcommon.model.errors import InvalidField, MatrixError
-from matrixcommon.model.quantities import LATEST_S
+from matrixcommon.model.quantities import TIMESTAMP_MAX_S
 from services.catalogue import PROCESSES
 from services.chassis.database import Migrations
 from services.snapshots.machine_file import MACHINE
@@ -62,7 +62,7 @@ def _check_process_name(name: str) -> str:
 
 ProcessName = Annotated[str, AfterValidator(_check_process_name)]
 """Databases are unpacked to files with these names, so an untrusted file must not bring any other name."""
-Moment = Annotated[float, Field(ge=0, le=LATEST_S, allow_inf_nan=False)]
+Moment = Annotated[float, Field(ge=0, le=TIMESTAMP_MAX_S, allow_inf_nan=False)]
 
 
 class Manifest(BaseModel):

@@ -7,13 +7,13 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any
 
-from matrixcommon.model.clock import Steady
+from matrixcommon.model.clock import FixedSpeedClock
 
 EPOCH_S = 1_750_000_000.0
 """Emulated start time of a stack without earlier state."""
 
 
-class LoopClock(Steady):
+class LoopClock(FixedSpeedClock):
     """The running event loop's time, counted from a fixed epoch: virtual if the loop's time is.
 
     `time_scale` is that of the stack to imitate: durations that guard against a slow host have a floor in wall time

@@ -27,10 +27,10 @@ from typing import Any
 
 import httpx
 
-from matrixcommon.api.client import at, call
+from matrixcommon.api.client import call, resource_path
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of
-from matrixcommon.model.yaml_text import NotYaml, parse_documents
+from matrixcommon.model.yaml_text import InvalidYaml, parse_documents
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
 from matrixresource.machines import DEFAULT_FILE, has_spec
@@ -205,12 +205,12 @@ class CloudMatrix:
         self._faults += 1
         chosen = name or f"{kind}-{target}-{self._faults}".lower()
         body = {"kind": kind, "target": target, "parameters": parameters}
-        await call(self.http["agents"], "PUT", at("faults", chosen), body=body)
+        await call(self.http["agents"], "PUT", resource_path("faults", chosen), body=body)
         return chosen
 
     async def repair(self, name: str) -> None:
         """Remove a fault. Raises NotFound."""
-        await call(self.http["agents"], "DELETE", at("faults", name))
+        await call(self.http["agents"], "DELETE", resource_path("faults", name))
 
     # -- its state -----------------------------------------------------------------------------------------------
 
@@ -292,7 +292,7 @@ def _documents(manifest: str | Path) -> list[dict[str, Any]]:
         text = Path(manifest).read_text()
     try:
         found = [document for document in parse_documents(text) if document]
-    except NotYaml as wrong:
+    except InvalidYaml as wrong:
         raise InvalidField(f"the manifest is not valid YAML: {wrong}", field="manifest") from wrong
     if not found or not all(isinstance(document, dict) for document in found):
         raise InvalidField("the manifest contains no object", field="manifest")

@@ -18,7 +18,7 @@ import httpx
 import yaml
 from testcontainers.core.container import DockerContainer
 
-from matrixcommon.api.client import at, refusal_in
+from matrixcommon.api.client import error_from, resource_path
 from matrixcommon.model.errors import InvalidField, Unavailable
 from services.catalogue import BY_NAME, PROCESSES
 
@@ -90,18 +90,18 @@ class CloudMatrixContainer(DockerContainer):
         """Break emulated hardware and return the fault's name. Raises the service's error."""
         chosen = name or f"{kind}-{target}".lower()
         body = {"kind": kind, "target": target, "parameters": parameters}
-        self._call("PUT", at("faults", chosen), json=body)
+        self._call("PUT", resource_path("faults", chosen), json=body)
         return chosen
 
     def repair(self, name: str) -> None:
         """Remove a fault. Raises NotFound."""
-        self._call("DELETE", at("faults", name))
+        self._call("DELETE", resource_path("faults", name))
 
     def _call(self, method: str, path: str, **more: Any) -> None:
         headers = {"Authorization": f"Bearer {self.get_token()}"}
         answer = httpx.request(method, self.get_url("agents") + path, headers=headers, trust_env=False, **more)
         if answer.status_code >= 400:
-            raise refusal_in(answer)
+            raise error_from(answer)
 
     def _read(self, name: str) -> str:
         code, output = self.exec(["cat", f"{STATE}/{name}"])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
 from services.catalogue import BY_NAME
 from services.matrixctl.clients.api_client import ApiClient
@@ -104,9 +104,9 @@ class LiveStack:
         """Break emulated hardware and return the fault's name. Raises the service's error."""
         chosen = name or f"{kind}-{target}".lower()
         body = {"kind": kind, "target": target, "parameters": parameters}
-        self.client.call("agents", "PUT", at("faults", chosen), body=body)
+        self.client.call("agents", "PUT", resource_path("faults", chosen), body=body)
         return chosen
 
     def repair(self, name: str) -> None:
         """Remove a fault. Raises NotFound."""
-        self.client.call("agents", "DELETE", at("faults", name))
+        self.client.call("agents", "DELETE", resource_path("faults", name))

@@ -16,7 +16,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from matrixcommon.model.errors import Gone, PreconditionFailed
 from matrixcommon.model.resource_model import ResourceView
 from matrixcommon.persistence.database_session import (
-    LOOK_PERIOD_WALL_S,
+    POLL_PERIOD_WALL_S,
     Database,
     ResourceRow,
     check_etag,
@@ -176,7 +176,7 @@ def test_what_was_asked_is_remembered_until_a_row_of_the_kind_changes(records):
 
 
 def test_what_was_asked_last_is_remembered_longest(records, monkeypatch):
-    monkeypatch.setattr("matrixcommon.persistence.database_session.REMEMBERED_MAX", 2)
+    monkeypatch.setattr("matrixcommon.persistence.database_session.CACHED_RESULTS_MAX", 2)
     put(records, "a", "red")
     for name in ("b", "c", "d"):
         assert records.remembered(Thing, "reds", reds) == ["a"]
@@ -213,7 +213,7 @@ def test_what_the_database_refuses_under_the_lock_is_told_as_everywhere(records)
 
 
 def test_what_is_long_is_asked_each_time(records, monkeypatch):
-    monkeypatch.setattr("matrixcommon.persistence.database_session.REMEMBERED_LENGTH_MAX", 1)
+    monkeypatch.setattr("matrixcommon.persistence.database_session.CACHED_RESULT_LENGTH_MAX", 1)
     put(records, "a", "red")
     put(records, "b", "red")
     asked = asked_of(records)
@@ -359,11 +359,11 @@ async def test_a_watch_hears_of_another_replicas_commit_within_a_moment(tmp_path
     loop = asyncio.get_running_loop()
     await asyncio.sleep(2.0)
     assert not any(task.done() for task in waiting)
-    assert 0 < looks <= 2.0 / LOOK_PERIOD_WALL_S
+    assert 0 < looks <= 2.0 / POLL_PERIOD_WALL_S
     put(records, "a", "blue")
     began = loop.time()
     await asyncio.gather(*waiting)
-    assert loop.time() - began <= 2 * LOOK_PERIOD_WALL_S
+    assert loop.time() - began <= 2 * POLL_PERIOD_WALL_S
 
 
 @pytest.mark.looptime
@@ -375,7 +375,7 @@ async def test_a_change_between_the_look_and_the_wait_is_not_waited_for(tmp_path
     put(records, "a", "red")
     began = asyncio.get_running_loop().time()
     await replica.changed(within_wall_s=3600.0, since=since)
-    assert asyncio.get_running_loop().time() - began <= 2 * LOOK_PERIOD_WALL_S
+    assert asyncio.get_running_loop().time() - began <= 2 * POLL_PERIOD_WALL_S
 
 
 def test_a_version_ahead_of_the_journal_is_gone(records):

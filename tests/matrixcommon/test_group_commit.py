@@ -14,7 +14,7 @@ from matrixcommon.api.mutations import Mutations
 from matrixcommon.model.errors import Conflict, PreconditionFailed
 from matrixcommon.model.resource_model import ResourceView
 from matrixcommon.persistence.database_session import CachedTable, Database, ResourceRow, journal_tables
-from matrixcommon.persistence.group_commit import MOST, CommitQueue
+from matrixcommon.persistence.group_commit import GROUP_SIZE_MAX, CommitQueue
 from services.chassis.database import DatabaseEngine
 from tests.clocks import FixedClock
 
@@ -91,8 +91,8 @@ async def test_nobody_waits_for_company(things):
 
 
 async def test_a_group_is_no_larger_than_reported(things):
-    await asyncio.gather(*(ask(things, f"t{number}") for number in range(MOST + 10)))
-    assert things.commits == [MOST, MOST + 10]
+    await asyncio.gather(*(ask(things, f"t{number}") for number in range(GROUP_SIZE_MAX + 10)))
+    assert things.commits == [GROUP_SIZE_MAX, GROUP_SIZE_MAX + 10]
 
 
 async def test_a_refusal_is_reported_to_whom_it_is_for(things):

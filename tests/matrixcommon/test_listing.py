@@ -11,14 +11,14 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 from pydantic import Field
 
-from matrixcommon.api.authorization import TAKEN, Caller, Principal, Rule, Scope, hidden
+from matrixcommon.api.authorization import REDACTED_NAME, Caller, Principal, Rule, Scope, redact
 from matrixcommon.api.client import list_all
-from matrixcommon.api.declared_fields import demand_field
+from matrixcommon.api.declared_fields import require_field
 from matrixcommon.api.filters import parse_filter
 from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import names_on_page, page
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.resource_key import key_of, name_of, project_of, reference, resolve
+from matrixcommon.model.resource_key import key_of, name_of, project_of, reference_to, resolve
 from matrixcommon.model.resource_model import ApiModel
 
 
@@ -123,7 +123,7 @@ class Shown(ApiModel):
 )
 def test_what_is_declared_may_be_filtered_and_ordered_by(path):
     parse_filter(f"{path}=a", Shown)
-    demand_field(Shown, path.split("."), "orderBy")
+    require_field(Shown, path.split("."), "orderBy")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_what_is_not_declared_is_refused_with_what_is(path, hint):
     """Everything would be as if it had no such value: an empty list, which is an answer."""
     for parameter, ask in (
         ("filter", lambda: parse_filter(f"state=Lost AND {path}=a", Shown)),
-        ("orderBy", lambda: demand_field(Shown, path.split("."), "orderBy")),
+        ("orderBy", lambda: require_field(Shown, path.split("."), "orderBy")),
     ):
         with pytest.raises(InvalidField, match=f"no field '{path}'") as refused:
             ask()
@@ -159,13 +159,13 @@ def test_who_holds_something_is_taken_out_before_it_is_filtered_by():
         "allocation": "(another project's)",
         "message": "(another project's) and blue/ab",
     }
-    assert hidden(node, ["allocation"], lambda project: project == "blue") is node
+    assert redact(node, ["allocation"], lambda project: project == "blue") is node
 
 
 def test_names_are_hidden_where_a_field_is_a_mapping_by_them() -> None:
     run = {"instances": ["red/x", "blue/y"], "definition": {"given": {"red/x": {"nodes": 1}, "blue/y": {"nodes": 2}}}}
-    shown = hidden(run, ["instances", "given"], lambda project: project == "blue")
-    assert shown["definition"]["given"] == {TAKEN: {"nodes": 1}, "blue/y": {"nodes": 2}}
+    shown = redact(run, ["instances", "given"], lambda project: project == "blue")
+    assert shown["definition"]["given"] == {REDACTED_NAME: {"nodes": 1}, "blue/y": {"nodes": 2}}
 
 
 @pytest.mark.parametrize(("project", "name"), [("default", "a"), ("red", "a")])
@@ -173,5 +173,5 @@ def test_a_key_is_a_name_in_a_project(project, name):
     key = key_of(project, name)
     assert (project_of(key), name_of(key)) == (project, name)
     assert resolve(name, project) == key
-    assert resolve(reference(key, project), project) == key
-    assert resolve(reference(key, "other"), "other") == key
+    assert resolve(reference_to(key, project), project) == key
+    assert resolve(reference_to(key, "other"), "other") == key

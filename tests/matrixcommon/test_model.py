@@ -16,9 +16,9 @@ from matrixcommon.model.errors import (
     Unavailable,
     from_problem,
 )
-from matrixcommon.model.hardware_names import DieName, NodeName, checked_resource_name
-from matrixcommon.model.quantities import counted, duration_text, from_timestamp, timestamp
-from matrixcommon.model.resource_model import ApiModel, condition
+from matrixcommon.model.hardware_names import DieName, NodeName, validate_resource_name
+from matrixcommon.model.quantities import format_duration, parse_timestamp, pluralized, timestamp
+from matrixcommon.model.resource_model import ApiModel, set_condition
 from matrixcompute.model.states import INSTANCE_STATES
 
 
@@ -44,18 +44,18 @@ def test_what_is_no_node_name_is_refused(text):
 
 @pytest.mark.parametrize("name", ["a", "a-b", "a1", "1a", "a" * 63])
 def test_resource_names_are_dns_labels(name):
-    assert checked_resource_name(name) == name
+    assert validate_resource_name(name) == name
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b", "a.b", "a" * 64, "ä", "a b", "a\n"])
 def test_what_is_no_resource_name_is_refused_with_its_field(name):
     with pytest.raises(InvalidField) as refused:
-        checked_resource_name(name)
+        validate_resource_name(name)
     assert refused.value.field == "name"
 
 
 def test_timestamps_go_there_and_back():
-    assert from_timestamp(timestamp(1_750_000_000.25)) == 1_750_000_000.25
+    assert parse_timestamp(timestamp(1_750_000_000.25)) == 1_750_000_000.25
 
 
 @pytest.mark.parametrize(
@@ -63,14 +63,14 @@ def test_timestamps_go_there_and_back():
     [(0.25, "250ms"), (12.34, "12.3s"), (190, "3m10s"), (7500, "2h05m"), (0.9996, "1.0s"), (59.97, "1m00s")],
 )
 def test_durations_as_people_read_them(seconds, text):
-    assert duration_text(seconds) == text
+    assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 spares"), (1, "1 spare"), (1.0, "1 spare"), (0.5, "0.5 spares"), (3, "3 spares")]
 )
 def test_one_of_something_is_no_plural(count, text):
-    assert counted(count, "spare") == text
+    assert pluralized(count, "spare") == text
 
 
 def test_an_error_survives_the_wire():
@@ -164,9 +164,9 @@ def test_a_value_in_quotes_may_look_like_terms():
 
 
 def test_a_condition_dates_its_last_change_of_status_only():
-    one = condition([], "Ready", False, "Waiting", "0 of 2", generation=1, now=0)
-    two = condition(one, "Ready", False, "Waiting", "1 of 2", generation=1, now=10)
-    three = condition(two, "Ready", True, "Ready", "2 of 2", generation=2, now=20)
+    one = set_condition([], "Ready", False, "Waiting", "0 of 2", generation=1, now=0)
+    two = set_condition(one, "Ready", False, "Waiting", "1 of 2", generation=1, now=10)
+    three = set_condition(two, "Ready", True, "Ready", "2 of 2", generation=2, now=20)
     assert [c[0]["lastTransitionTime"] for c in (one, two, three)] == [timestamp(0), timestamp(0), timestamp(20)]
     assert one[0]["message"] == "0 of 2", "the earlier list is left as it was"
 

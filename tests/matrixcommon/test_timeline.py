@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixcommon.model.timeline import ADAPTING_WALL_S, CHANGES_KEPT, SpeedChange, Timeline
+from matrixcommon.model.timeline import ADAPTING_WALL_S, CHANGES_MAX, SpeedChange, Timeline
 
 WALL = 1_790_000_000.0
 SPEEDS = st.one_of(st.just(0.0), st.just(1.0), st.just(100_000.0), st.floats(0.001, 100_000))
@@ -136,10 +136,10 @@ def test_a_round_is_as_long_as_its_floor_where_time_runs_fast() -> None:
 
 def test_only_the_newest_changes_are_kept() -> None:
     timeline = Timeline.steady(1.0, WALL, WALL)
-    for number in range(2 * CHANGES_KEPT):
+    for number in range(2 * CHANGES_MAX):
         timeline = timeline.changed(WALL + number, 1.0 + number % 3)
-    assert len(timeline.changes) == CHANGES_KEPT
-    assert timeline.changes[-1].wall_s == WALL + 2 * CHANGES_KEPT - 1
+    assert len(timeline.changes) == CHANGES_MAX
+    assert timeline.changes[-1].wall_s == WALL + 2 * CHANGES_MAX - 1
 
 
 @pytest.mark.parametrize("speed", [0.0, 1.0, 600.0])

@@ -5,17 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixcommon.api.watch_stream import PIECE_BYTES, pieces
+from matrixcommon.api.watch_stream import CHUNK_BYTES, joined_chunks
 
-LONGEST = PIECE_BYTES // 3
+LONGEST = CHUNK_BYTES // 3
 
 
 @given(lengths=st.lists(st.integers(1, LONGEST), max_size=20))
 def test_pieces_hold_all_events_whole_and_in_order(lengths):
     events = [bytes([at]) * length for at, length in enumerate(lengths)]
-    found = [*pieces(events)]
+    found = [*joined_chunks(events)]
     assert b"".join(found) == b"".join(events)
-    assert all(PIECE_BYTES <= len(each) < PIECE_BYTES + LONGEST for each in found[:-1])
+    assert all(CHUNK_BYTES <= len(each) < CHUNK_BYTES + LONGEST for each in found[:-1])
     assert all(found)
 
 
@@ -25,7 +25,7 @@ def test_events_are_made_only_as_far_as_they_are_sent():
     def events():
         for at in range(10):
             made.append(at)
-            yield bytes(PIECE_BYTES)
+            yield bytes(CHUNK_BYTES)
 
-    assert len(next(pieces(events()))) == PIECE_BYTES
+    assert len(next(joined_chunks(events()))) == CHUNK_BYTES
     assert made == [0]

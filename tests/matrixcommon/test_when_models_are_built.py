@@ -10,7 +10,7 @@ NAMES = (
     "from infer_workload.contract.deployments import DeploymentRequest\n"
     "from infer_workload.contract.roles import DrainView, ScaleRequest\n"
 )
-PUT_OFF = "from matrixcommon.model.resource_model import ApiModel, build_all, build_when_used\nbuild_when_used()\n"
+PUT_OFF = "from matrixcommon.model.resource_model import ApiModel, build_deferred, defer_builds\nbuild_when_used()\n"
 
 
 def printed(code: str) -> list[str]:
@@ -27,7 +27,7 @@ def test_what_was_put_off_is_built_where_it_is_used():
 
 def test_all_that_was_put_off_is_built_at_once_and_nothing_after_it_is_put_off():
     later = "class Later(ApiModel):\n    nodes: int\nprint(Later.__pydantic_complete__)"
-    assert printed(f"{PUT_OFF}{NAMES}build_all()\nprint({UNBUILT})\n{later}") == ["[]", "True"]
+    assert printed(f"{PUT_OFF}{NAMES}build_deferred()\nprint({UNBUILT})\n{later}") == ["[]", "True"]
 
 
 def test_the_command_line_puts_off_what_it_does_not_use():

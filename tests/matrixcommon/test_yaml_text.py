@@ -3,7 +3,7 @@
 import pytest
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_documents, parse_yaml
+from matrixcommon.model.yaml_text import InvalidYaml, packaged_yaml, parse_documents, parse_yaml
 from matrixresource.agent.agent import node_stages
 from matrixresource.topology.loading import InvalidSpec, load_spec
 
@@ -21,7 +21,7 @@ NO_YAML = {
 @pytest.mark.parametrize("text", NO_YAML.values(), ids=NO_YAML)
 def test_a_text_that_is_none_is_refused_in_one_line(text, tmp_path):
     for read in (parse_yaml, parse_documents):
-        with pytest.raises(NotYaml) as refused:
+        with pytest.raises(InvalidYaml) as refused:
             read(text)
         assert 0 < len(str(refused.value)) <= 300
         assert "\n" not in str(refused.value)

@@ -9,8 +9,8 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.workflows.progress import RetryPolicy
-from matrixcommon.workflows.verbs import unstick
-from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
+from matrixcommon.workflows.verbs import resume
+from matrixcommon.workflows.workflow import RewindToStep, Step, StepPending, Workflow
 from matrixcompute.instances.stuck import DRAIN_STEPS, stuck_instances
 from matrixcompute.operations.context import StepContext
 from matrixcompute.operations.starter import WorkflowStarter
@@ -47,12 +47,12 @@ async def test_repeatedly_failing_step_is_stuck_until_retried(tmp_path):
             await asyncio.sleep(100)
         assert len(recorded.calls) == asked, "nobody asks again by himself"
         with process.store.transaction() as session:
-            unstick(session.get(OperationRow, name), process.clock.now())
+            resume(session.get(OperationRow, name), process.clock.now())
         process.runner.resume()
         row = await process.wait_until_ended(name)
         assert (row.state, row.conditions[0]["status"]) == ("Done", "False")
         with process.store.transaction() as session, pytest.raises(Conflict, match="not stuck"):
-            unstick(session.get(OperationRow, name), process.clock.now())
+            resume(session.get(OperationRow, name), process.clock.now())
 
 
 @pytest.mark.looptime
@@ -136,7 +136,7 @@ async def test_refused_workflow_shows_refused_and_undone_steps(tmp_path):
 @pytest.mark.looptime
 async def test_workflow_returns_to_an_earlier_step(tmp_path):
     recorded = RecordedWorkflow(4)
-    recorded.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
+    recorded.raises[DO, 3] = [RewindToStep("do_1", "another one failed")]
     async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()

@@ -10,7 +10,7 @@ import pytest
 
 from matrixcommon.workflows.contract import WorkflowDrainRequest, WorkflowDrainView
 from matrixcommon.workflows.operations import Operations
-from matrixcommon.workflows.verbs import unstick
+from matrixcommon.workflows.verbs import resume
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.store.store import OperationRow, WorkflowDrains
 from tests.matrixcompute.workflow_harness import DO, RecordedWorkflow, RunnerProcess, open_and_wait_at, runner_process
@@ -126,7 +126,7 @@ async def test_workflow_past_its_deadline_is_stuck(tmp_path):
         assert reported["reason"] == "WorkflowDeadline"
         assert "under way for longer than 500 s: nodes are being deployed" in reported["message"]
         with process.store.transaction() as session:
-            unstick(session.get_one(OperationRow, name), process.clock.now())
+            resume(session.get_one(OperationRow, name), process.clock.now())
         await asyncio.sleep(100)
         assert process.workflow(name).stuck is None, "its time counts from when it was resumed"
         assert (await process.wait_until_ended(name)).state == "Done"

@@ -17,7 +17,7 @@ from sqlalchemy import select
 
 from matrixcommon.model.errors import Conflict, Unavailable
 from matrixcommon.workflows.verbs import cancel
-from matrixcommon.workflows.workflow import WAIT_S, Step, StepPending, Workflow
+from matrixcommon.workflows.workflow import RETRY_INTERVAL_S, Step, StepPending, Workflow
 from matrixcompute.operations.context import StepContext
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
 from tests.clocks import virtual_loop
@@ -83,7 +83,7 @@ async def test_undo_is_retried_until_it_succeeds(tmp_path):
 @pytest.mark.parametrize(
     ("answer", "rests_s"),
     [
-        (StepPending("nodes are being deployed"), 2 * WAIT_S),
+        (StepPending("nodes are being deployed"), 2 * RETRY_INTERVAL_S),
         (Unavailable("MatrixResource is away"), 1 + 2),
         (ValueError("a defect"), 1 + 2),
     ],

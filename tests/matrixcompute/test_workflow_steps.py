@@ -11,7 +11,7 @@ from sqlalchemy import select
 from matrixcommon.model.errors import Conflict
 from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.verbs import abandon
-from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
+from matrixcommon.workflows.workflow import RewindToStep, Step, StepPending, Workflow
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.operations.context import InstanceHost, StepContext
 from matrixcompute.recovery.policy import RecoveryPolicy
@@ -89,7 +89,7 @@ async def test_return_to_a_renamed_step_runs_the_current_one(tmp_path):
     recorded = RecordedWorkflow(4)
     async with runner_process(tmp_path, recorded.workflow) as process:
         name = await open_and_wait_at(process, recorded, (DO, 3))
-    recorded.raises[DO, 3] = [StepAgain("both", "another one failed")]
+    recorded.raises[DO, 3] = [RewindToStep("both", "another one failed")]
     async with runner_process(tmp_path, merged(recorded)) as process:
         process.runner.resume()
         row = await process.wait_until_ended(name)

@@ -201,10 +201,10 @@ def test_finished_and_terminating_pods_are_not_placed():
 
 
 def test_the_allocation_is_named_after_the_gang_and_is_a_legal_name():
-    from matrixcommon.model.hardware_names import checked_resource_name
+    from matrixcommon.model.hardware_names import validate_resource_name
 
     for name in ("a", "a.b.c", "x" * 200, "ends-"):
-        assert checked_resource_name(Gang("ns", name).allocation)
+        assert validate_resource_name(Gang("ns", name).allocation)
     assert Gang("one", "a").allocation != Gang("two", "a").allocation
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcommon.api.authorization import TAKEN, hidden
+from matrixcommon.api.authorization import REDACTED_NAME, redact
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InvalidField
 from matrixcompute.access import OPERATIONS
 from services.chassis.access import create_token
@@ -135,7 +135,9 @@ async def test_a_refusal_names_no_slice_of_another_project(stack, tmp_path):
         headers={"authorization": f"Bearer {tokens['red']}"},
     )  # fmt: skip
     assert answer.status_code == 409, answer.text
-    assert answer.json()["blocking"][1]["owners"] == [TAKEN, "red/mine"]
+    assert answer.json()["blocking"][1]["owners"] == [REDACTED_NAME, "red/mine"]
     error = {"error": {"blocking": [{"owners": ["blue/secret", "red/mine"]}]}}
-    shown = hidden(error, OPERATIONS.holders, lambda project: project == "red")
-    assert shown["error"]["blocking"][0]["owners"] == [TAKEN, "red/mine"], "nor does the operation that it refused"
+    shown = redact(error, OPERATIONS.holders, lambda project: project == "red")
+    assert shown["error"]["blocking"][0]["owners"] == [REDACTED_NAME, "red/mine"], (
+        "nor does the operation that it refused"
+    )

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from benchmarks.allocator.ledger_verbs import rebuild_index
 from matrixcommon.persistence.database_session import Database
-from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.persistence.table_cache import mapping_of
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.quotas import QUOTA_RESOURCES, QuotaRow
 from matrixresource.scheduler.ledger import Ledger
@@ -215,7 +215,7 @@ def check_cache_matches_tables(session: Session, records: Database) -> None:
         return
     kept = records._warm[0]
     for kind in records._keeps:
-        shape = shape_of(kind)
+        shape = mapping_of(kind)
         current = {shape.key(row): shape.values(row) for row in kept.all(kind)}
         there = {shape.key(row): shape.values(row) for row in session.scalars(select(kind))}
         assert current.keys() == there.keys(), kind

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from matrixcommon.emulation.stages import Stages, read_stages
+from matrixcommon.emulation.stages import Stages, stages_from_document
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.agent import ResourceAgent, node_stages
@@ -62,14 +62,16 @@ def test_work_takes_no_longer_than_before_it_had_these_stages(work):
 
 def test_nothing_fails_unless_odds_are_given():
     assert {stage.odds for stages in node_stages().values() for stage in stages} == {0.0}
-    stages = read_stages({"deploy": [{"stage": "boot", "status": "Deploying", "delay_s": 1, "odds": 0.5}]}, "a file")
+    stages = stages_from_document(
+        {"deploy": [{"stage": "boot", "status": "Deploying", "delay_s": 1, "odds": 0.5}]}, "a file"
+    )
     failed = sum(stages["deploy"][0].fails(random) for random in [Random(1)] for _ in range(1000))
     assert 400 < failed < 600
 
 
 def test_a_name_that_no_report_could_carry_is_refused():
     with pytest.raises(InvalidField, match="has more than 40 characters") as refused:
-        read_stages({"deploy": [{"stage": "s" * 41, "status": "Deploying", "delay_s": 1}]}, "a file")
+        stages_from_document({"deploy": [{"stage": "s" * 41, "status": "Deploying", "delay_s": 1}]}, "a file")
     assert refused.value.field == "stages.deploy"
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from matrixcommon.persistence.searches import SEARCHES_MAX, search, search_outside
+from matrixcommon.persistence.searches import SEARCHES_MAX, run_with_searches, search
 from matrixresource.defragmentation import plan
 from matrixresource.scheduler.changes import preemption, resize
 from matrixresource.scheduler.explain import explain
@@ -122,7 +122,7 @@ async def test_search_runs_in_place_after_repeated_conflicts():
         ledger[0] += 1  # somebody else was faster, each time
         return search("room", find, ledger, lambda found: found == ledger[0])
 
-    assert await search_outside(verb, None) == ledger[0]
+    assert await run_with_searches(verb, None) == ledger[0]
     assert searched == [False] * SEARCHES_MAX + [True]
 
 

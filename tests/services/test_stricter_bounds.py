@@ -18,7 +18,7 @@ from pydantic_core import SchemaValidator
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import ApiModel
-from matrixcommon.model.stored import BOUNDS, OPAQUE, reader
+from matrixcommon.model.stored import BOUNDS, OPAQUE, stored_validator
 from tests.services.every_route import every_request
 from tests.services.furnished import MARK, furnished_stack
 from tests.small_stack import SmallStack
@@ -156,7 +156,7 @@ async def test_everything_stored_is_listed_and_read_and_services_start_with_it(
         before = await read_everything()
         with monkeypatch.context() as stricter:
             for model in MODELS:
-                reader(model)  # of the schema as it is
+                stored_validator(model)  # of the schema as it is
                 validator = SchemaValidator(impossible(model.__pydantic_core_schema__), _use_prebuilt=False)
                 stricter.setattr(model, "__pydantic_validator__", validator)
             assert await read_everything() == before

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.quantities import parse_timestamp, timestamp
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.contract.reservations import ReservationRequest
@@ -318,7 +318,7 @@ class Lives(RuleBasedStateMachine):
     def the_start_of_a_reservation(self, which: int) -> None:
         starts = [row.starts_at for row in self.machine.reservations() if row.state == "Promised"]
         if starts:
-            self.machine.clock.at = max(self.machine.clock.at, from_timestamp(starts[which % len(starts)]) + 1)
+            self.machine.clock.at = max(self.machine.clock.at, parse_timestamp(starts[which % len(starts)]) + 1)
             self.what_is_due()
 
     def what_is_due(self) -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event
 
 from matrixcommon.model.errors import Conflict, MatrixError
-from matrixcommon.persistence.group_commit import Outcome, decide
+from matrixcommon.persistence.group_commit import Outcome, run_group
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
@@ -101,7 +101,7 @@ class Pair:
             for machine in (self.grouped, self.twin):
                 getattr(machine, mishap)()
         with befalling(self.grouped.database.engine, self.grouped.store.records, mishap):
-            outcomes = decide(self.grouped.store.records, [verb.on(self.grouped) for verb in verbs])
+            outcomes = run_group(self.grouped.store.records, [verb.on(self.grouped) for verb in verbs])
         if mishap == "after the commit":
             self.grouped.restart()  # the process has died: who asked does not know, and all of it has happened
             for verb in verbs:
@@ -129,7 +129,7 @@ def pair_of(folder: Path, begun: Path) -> Pair:
 
 
 def alone(verb: Verb, machine: Machine) -> Outcome:
-    return decide(machine.store.records, [verb.on(machine)])[0]
+    return run_group(machine.store.records, [verb.on(machine)])[0]
 
 
 def changed_and_refused(machine: Machine, name: str) -> None:
@@ -202,7 +202,7 @@ def test_refused_verb_does_not_affect_its_group(begun: Path, tmp_path: Path) -> 
     pair.grouped.store.records.after_commit.append(commits.append)
     verbs = [Verb("reserve", "a0", 0, False), Verb("reserve", "a1", 6, False), Verb("release", "a5", 0, False)]
     verbs += [Verb("reserve", "a2", 2, False), Verb("reserve", "a3", 2, False), Verb("release", "a0", 0, False)]
-    outcomes = decide(pair.grouped.store.records, [verb.on(pair.grouped) for verb in verbs])
+    outcomes = run_group(pair.grouped.store.records, [verb.on(pair.grouped) for verb in verbs])
     refused = [type(outcome.error).__name__ if outcome.error else "" for outcome in outcomes]
     assert refused == ["", "", "NotFound", "InsufficientCapacity", "InsufficientCapacity", ""]
     assert len(commits) == 1
@@ -223,7 +223,7 @@ def test_uncommitted_group_is_not_visible(begun: Path, tmp_path: Path) -> None:
 
     records.before_commit.append(look)
     event.listen(pair.grouped.database.engine, "commit", look)
-    decide(records, [Verb("reserve", name, 0, False).on(pair.grouped) for name in NAMES])
+    run_group(records, [Verb("reserve", name, 0, False).on(pair.grouped) for name in NAMES])
     event.remove(pair.grouped.database.engine, "commit", look)
     assert seen[: len(NAMES) + 1] == [before] * (len(NAMES) + 1)
     assert {*pair.grouped.names()} >= {*NAMES}

@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from matrixcommon.model.errors import Conflict
-from matrixcommon.persistence.group_commit import Outcome, decide
+from matrixcommon.persistence.group_commit import Outcome, run_group
 from matrixlink.contract.drains import DrainRequest
 from matrixlink.contract.peerings import PeeringRequest
 from matrixlink.contract.slices import SliceRequest
@@ -87,7 +87,7 @@ class Pair:
         actions = [self.action(verb) for verb in verbs]
         assert self.grouped.database is not None
         with befalling(self.grouped.database.engine, self.grouped.records, mishap):
-            outcomes = decide(self.grouped.records, [partial(action, self.grouped) for action in actions])
+            outcomes = run_group(self.grouped.records, [partial(action, self.grouped) for action in actions])
         if mishap == "after the commit":
             for action in actions:
                 alone(action, self.twin)
@@ -220,7 +220,7 @@ def as_if_started_anew(machine: LinkMachine) -> None:
 
 
 def alone(action: Callable[[LinkMachine], Any], machine: LinkMachine) -> Outcome:
-    return decide(machine.records, [partial(action, machine)])[0]
+    return run_group(machine.records, [partial(action, machine)])[0]
 
 
 def live(groups: list[tuple[list[Verb], str]]) -> None:

@@ -25,7 +25,7 @@ from infer_workload.engine.request import DecodeDie, InferenceRequest
 from infer_workload.engine.scheduler import choose_die, choose_instance, tpot_s
 from infer_workload.serving.live.headroom import Headroom
 from matrixcommon.model.errors import Overloaded
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 
 QUEUE_MULTIPLE = 2
 """The most requests that wait in all, in multiples of `queueMax`: those of higher priority may pass a full queue."""
@@ -53,7 +53,7 @@ class Admission:
             self.refused += 1
             queued = len(engine.in_flight)
             raise Overloaded(
-                f"overloaded: with {counted(queued, 'request')} in flight, this one would not be served in time",
+                f"overloaded: with {pluralized(queued, 'request')} in flight, this one would not be served in time",
                 field="model",
                 retry_after_s=wait_s if wait_s < inf else RETRY_S,
             )

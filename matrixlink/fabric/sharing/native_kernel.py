@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from matrixcommon.native.loader import cache, compiler, switched_off
+from matrixcommon.native.loader import cache_folder, find_compiler, is_disabled
 
 SOURCE = Path(__file__).with_name("kernel.c")
 OPTIONS = ("-O3", "-shared", "-fPIC")
@@ -43,7 +43,7 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 @functools.cache
 def kernel() -> Any:
     """The loaded library, or None."""
-    if switched_off():
+    if is_disabled():
         return None
     try:
         library = ctypes.CDLL(str(_built()))
@@ -58,13 +58,13 @@ def kernel() -> Any:
 def _built() -> Path:
     """The path of the library, which is compiled if needed. Raises OSError without a compiler or a writable place."""
     version = hashlib.sha256(SOURCE.read_bytes() + " ".join(OPTIONS).encode()).hexdigest()[:16]
-    target = cache() / f"fabric-{version}.so"
+    target = cache_folder() / f"fabric-{version}.so"
     if not target.exists():
-        with_what = compiler()
+        with_what = find_compiler()
         if with_what is None:
             raise FileNotFoundError("no C compiler")
-        cache().mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=cache()) as folder:
+        cache_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=cache_folder()) as folder:
             made = Path(folder) / "fabric.so"
             command = [with_what, *OPTIONS, "-o", str(made), str(SOURCE), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)

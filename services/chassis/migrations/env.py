@@ -5,7 +5,7 @@ Replicas may start at once: on PostgreSQL one of them migrates, and the others, 
 
 from alembic import context
 
-from matrixcommon.persistence.postgres_sessions import WITHOUT_LIMITS
+from matrixcommon.persistence.postgres_sessions import LIFT_TIMEOUTS
 from services.chassis.database import lock_migrations
 
 with context.config.attributes["engine"].connect() as connection:
@@ -13,6 +13,6 @@ with context.config.attributes["engine"].connect() as connection:
     context.configure(connection=connection, target_metadata=tables, render_as_batch=True)
     with context.begin_transaction():
         if connection.dialect.name == "postgresql":
-            connection.exec_driver_sql(WITHOUT_LIMITS)
+            connection.exec_driver_sql(LIFT_TIMEOUTS)
             lock_migrations(connection)
         context.run_migrations()

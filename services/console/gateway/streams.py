@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from matrixcommon.api.authorization import ANYONE, Principal
+from matrixcommon.api.authorization import ANONYMOUS, Principal
 from matrixcommon.model.errors import TooManyRequests, Unavailable
 
 STREAMS_MAX = 200
@@ -31,7 +31,7 @@ class Streams:
 
     def admit(self, principal: Principal) -> None:
         """Raise TooManyRequests if the caller has its maximum of streams, Unavailable if all are taken."""
-        if principal is not ANYONE and self._open[_caller(principal)] >= STREAMS_PER_TOKEN_MAX:
+        if principal is not ANONYMOUS and self._open[_caller(principal)] >= STREAMS_PER_TOKEN_MAX:
             raise TooManyRequests(
                 f"{principal.name} has {STREAMS_PER_TOKEN_MAX} open streams, the maximum per token: close the console "
                 "in another browser, or use your own token",

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcommon.api.authorization import EVERY_PROJECT, TAKEN
+from matrixcommon.api.authorization import EVERY_PROJECT, REDACTED_NAME
 from services.console.live.collector import Collector
 from services.console.live.hardware import (
     ALLOCATED,
@@ -153,7 +153,7 @@ def _holders(collector: Collector, audience: str) -> dict[str, list[Part]]:
     found: dict[str, list[Part]] = defaultdict(list)
     allocations: dict[tuple[str, str], Holding] = collector.allocations.items
     for (project, name), allocation in allocations.items():
-        shown = f"{project}/{name}" if may_see(audience, project) else TAKEN
+        shown = f"{project}/{name}" if may_see(audience, project) else REDACTED_NAME
         for node, npus in allocation.nodes:
             found[node].append((shown, npus, node in allocation.spares))
     return found

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.console.live.collector import Collector, Event, InstanceState
 from services.console.live.drawing import Drawing, may_see
 
@@ -103,7 +103,7 @@ def _alerts(collector: Collector, audience: str) -> dict[str, Any]:
     for plane in collector.planes:
         if plane["linksDown"] or plane["linksDegraded"]:
             counts = {"down": plane["linksDown"], "degraded": plane["linksDegraded"]}
-            message = ", ".join(f"{counted(count, 'link')} {state}" for state, count in counts.items() if count)
+            message = ", ".join(f"{pluralized(count, 'link')} {state}" for state, count in counts.items() if count)
             found[f"plane {plane['name']}"] = {"kind": "plane", "name": plane["name"], "message": message}
     for (project, name), instance in collector.instances.items.items():
         if instance.trouble and may_see(audience, project):

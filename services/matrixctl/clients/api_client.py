@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from uuid import uuid4
 
-from matrixcommon.api.client import PAGE_SIZE, EventReader, at, refusal_in, target
+from matrixcommon.api.client import PAGE_SIZE, EventReader, error_from, resource_path, split_project
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from services.matrixctl.output.screen import NotRunning
@@ -104,7 +104,7 @@ class ApiClient:
 
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
         headers |= {"If-Match": if_match} if if_match is not None else {}
-        path, params = target(path, params)
+        path, params = split_project(path, params)
         params = {**self._project(service, path), **(params or {})}
 
         def once() -> httpx.Response:
@@ -114,7 +114,7 @@ class ApiClient:
                 except httpx.HTTPError as wrong:
                     raise Unavailable(f"{service} does not answer at {self.url(service)}: {wrong}") from wrong
             if answer.status_code >= 400:
-                raise refusal_in(answer)
+                raise error_from(answer)
             return answer
 
         return retry_while_unavailable(once, self.timeout_wall_s)
@@ -141,7 +141,7 @@ class ApiClient:
         """The resource `name`, or `project/name`. Raises NotFound. `by_filter`: the service serves only the
         collection."""
         if not by_filter:
-            return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
+            return self.call(service, "GET", resource_path(path.removeprefix("/v1/"), name))
         asked = {"filter": f"name={name_of(name)}"}
         if "/" in name or _has_projects(service, path):
             asked["project"] = project_of(name) if "/" in name else self.project or DEFAULT_PROJECT
@@ -160,7 +160,7 @@ class ApiClient:
                 with http.stream("GET", path, params=asked, timeout=httpx.Timeout(5, read=60)) as answer:
                     if answer.status_code >= 400:
                         answer.read()
-                        raise refusal_in(answer)
+                        raise error_from(answer)
                     events = EventReader()
                     for line in answer.iter_lines():
                         if (event := events.take(line)) and event.type != "BOOKMARK":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output.resource_kinds import ListedKind
 
@@ -43,7 +43,7 @@ def find_services(client: ApiClient, kind: ListedKind, name: str) -> list[str]:
     """The services that have a resource of that name; if none has, the first that serves the kind."""
     if not kind.others:
         return [kind.service]
-    path = at(kind.path.removeprefix("/v1/"), name)
+    path = resource_path(kind.path.removeprefix("/v1/"), name)
     found = [service for service in serving_services(client, kind) if client.get(service, path) is not None]
     return found or serving_services(client, kind)[:1]
 

@@ -14,20 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.yaml_text import NotYaml, UsersLoader, parse_documents
+from matrixcommon.model.yaml_text import InvalidYaml, UserInputLoader, parse_documents
 
 STANDARD_INPUT = "-"
 
 _MOMENT = "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(UsersLoader):
+class _Loader(UserInputLoader):
     """Leaves timestamps as text, since requests carry them as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, shape) for tag, shape in resolvers if tag != _MOMENT]
-    for first, resolvers in UsersLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in UserInputLoader.yaml_implicit_resolvers.items()
 }
 
 
@@ -37,7 +37,7 @@ def read_documents(file: Path, field: str = "--filename") -> list[Any]:
         found = [each for each in parse_documents(_text(file, field), _Loader) if each is not None]
         if not all(isfinite(number) for number in _numbers(found)):
             raise InvalidField(f"{_named(file)} contains .nan or .inf, which are not numbers here", field=field)
-    except (NotYaml, UnicodeDecodeError, RecursionError) as wrong:
+    except (InvalidYaml, UnicodeDecodeError, RecursionError) as wrong:
         raise InvalidField(f"{_named(file)} is not YAML: {wrong}", field=field) from wrong
     return found
 

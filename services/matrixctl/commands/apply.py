@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField, MethodNotAllowed
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.clients.collections import find_services
@@ -70,7 +70,7 @@ def put(
     kind = find_kind(noun)
     fields = read_mapping(file)
     etag = fields.get("etag")
-    path = at(kind.path.removeprefix("/v1/"), name)
+    path = resource_path(kind.path.removeprefix("/v1/"), name)
     try:
         view = stack.client.call(
             kind.service,
@@ -115,7 +115,7 @@ def delete(
     if not names:
         raise InvalidField(f"name which {kind.name} to delete", field="NAMES")
     for name in names:
-        path = at(kind.path.removeprefix("/v1/"), name)
+        path = resource_path(kind.path.removeprefix("/v1/"), name)
         try:
             for service in find_services(stack.client, kind, name):
                 view = stack.client.call(service, "DELETE", path)
@@ -188,7 +188,7 @@ def fault_inject(
         parameters[key] = _value(value)
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
-    made = stack.client.call("agents", "PUT", at("faults", chosen), body=body)["name"]
+    made = stack.client.call("agents", "PUT", resource_path("faults", chosen), body=body)["name"]
     echo(f"fault {made} injected; clear it with `matrixctl fault clear {made}`")
 
 
@@ -258,7 +258,7 @@ def fault_clear(
         raise InvalidField("give either a name or --all", field="--all")
     names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]
     for each in names:
-        stack.client.call("agents", "DELETE", at("faults", each))
+        stack.client.call("agents", "DELETE", resource_path("faults", each))
         echo(f"fault {each} cleared")
     if not names:
         echo("no faults")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.quantities import format_duration
 from services.matrixctl.clients.input_files import read_mapping
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of, scenarios
@@ -81,7 +81,7 @@ def scenario_preview(stack: StackOptions, what: What, seed: Seed = None, output:
         echo(f"  at {action}")
     for expectation in shown.expectations:
         echo(f"  expects {expectation}")
-    echo(f"takes about {duration_text(shown.seconds)} emulated; nothing was changed")
+    echo(f"takes about {format_duration(shown.seconds)} emulated; nothing was changed")
 
 
 @command("scenario run")
@@ -136,7 +136,7 @@ def scenario_put(
 ) -> None:
     """Store a scenario in MatrixCompute, to be run by name. `get scenarios` lists all."""
     name, scenario = _read_scenario(file)
-    view = stack.client.call("compute", "PUT", at("scenarios", name), body=scenario.wire())
+    view = stack.client.call("compute", "PUT", resource_path("scenarios", name), body=scenario.wire())
     if not print_for_programs(view, output):
         echo(f"{name} is stored; run it with `matrixctl scenario run {name} --remote`")
 
@@ -165,7 +165,7 @@ def scenario_show(
     if watch:
         _wait_and_exit(stack.client, name, output)
     else:
-        _show_run(stack.client.call("compute", "GET", at(COLLECTION, name)), output)
+        _show_run(stack.client.call("compute", "GET", resource_path(COLLECTION, name)), output)
 
 
 @command("scenario stop")
@@ -176,7 +176,7 @@ def scenario_stop(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """End a run in MatrixCompute as STOPPED, and roll it back."""
-    view = stack.client.call("compute", "POST", at(COLLECTION, name, ":stop"))
+    view = stack.client.call("compute", "POST", resource_path(COLLECTION, name, ":stop"))
     _show_run(_wait_for_run(stack.client, name) if wait else view, output)
 
 
@@ -194,7 +194,7 @@ def _wait_and_exit(client: Any, name: str, output: OutputFormat) -> None:
 
 
 def _wait_for_run(client: Any, name: str) -> dict[str, Any]:
-    return wait_for_state(client, "compute", at(COLLECTION, name), ("Completed",), _progress)
+    return wait_for_state(client, "compute", resource_path(COLLECTION, name), ("Completed",), _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:
@@ -222,7 +222,7 @@ def _show_run(view: dict[str, Any], output: OutputFormat) -> None:
 
 def _print_entry(entry: Entry) -> None:
     behind = f": {entry.message}" if entry.message else ""
-    echo(f"  {duration_text(entry.at_s):>8}  {MARKS.get(entry.what, entry.what)}  {entry.about}{behind}")
+    echo(f"  {format_duration(entry.at_s):>8}  {MARKS.get(entry.what, entry.what)}  {entry.about}{behind}")
 
 
 def _print_report(report: RunReport) -> None:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from matrixcommon.model.errors import Unavailable
-from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.quantities import format_duration
 from services.matrixctl.demo import shared_steps, sharing
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
@@ -150,7 +150,7 @@ def heal(demo: FailoverRun) -> None:
     for line in chart(
         samples,
         [(mark.at, mark.letter) for mark in marks],
-        unit=f"{duration_text(samples[-1][0] - samples[0][0])} of emulated time",
+        unit=f"{format_duration(samples[-1][0] - samples[0][0])} of emulated time",
     ):
         echo("   " + line)
     echo("   tokens per emulated second;  " + ",  ".join(f"{mark.letter}: {mark.text}" for mark in marks))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.quantities import format_duration
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.gauge import Gauge, Mark, Sample
 from services.matrixctl.output.screen import console, echo
@@ -32,7 +32,7 @@ def render_charts(samples: list[Sample], marks: list[Mark], *, width: int = 72, 
         lines.append(f"{'':11}{title}")
         *rows, below = chart(points, [(mark.at, mark.letter) for mark in marks], width=width, height=height)
         lines += rows
-    lines.append(f"{below}   {duration_text(last - first)} of emulated time")
+    lines.append(f"{below}   {format_duration(last - first)} of emulated time")
     lines += [_legend(mark, first) for mark in marks]
     return lines
 

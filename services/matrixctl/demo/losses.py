@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.quantities import format_duration
 from services.matrixctl.demo.shared_steps import TIMEOUT_WALL_S, DemoRun
 from services.matrixctl.demo.step_runner import check, wait_until
 from services.matrixctl.output.columns import value_at
@@ -36,8 +36,9 @@ def lose_a_cabinet(demo: DemoRun) -> None:
             return members <= noticed.keys()
 
         wait_until("its agents fall silent", all_noticed, TIMEOUT_WALL_S, progress=lambda: f"{len(noticed)} silent")
-        first, last = min(noticed.values()) - lost_at, max(noticed.values()) - lost_at
-        echo(f"   MatrixResource noticed the first after {duration_text(first)}, the last after {duration_text(last)}")
+        first = format_duration(min(noticed.values()) - lost_at)
+        last = format_duration(max(noticed.values()) - lost_at)
+        echo(f"   MatrixResource noticed the first after {first}, the last after {last}")
         nodes = value_at(demo.instance(), "spec.nodes")
 
         def replaced() -> bool:
@@ -46,7 +47,7 @@ def lose_a_cabinet(demo: DemoRun) -> None:
 
         wait_until("replacing the lost members", replaced, TIMEOUT_WALL_S, progress=demo.progress)
         healed = demo.gauge.mark("h", "healed") - lost_at
-        echo(f"   all {nodes} nodes are ready elsewhere, {duration_text(healed)} after the loss")
+        echo(f"   all {nodes} nodes are ready elsewhere, {format_duration(healed)} after the loss")
         print_served(demo, before)
     finally:
         demo.repair_hardware(CABINET_FAULT)
@@ -68,7 +69,7 @@ def lose_a_switch(demo: DemoRun) -> None:
             return str(demo.client.call("link", "GET", f"/v1/switches/{switch}")["state"])
 
         wait_until("its ports are reported down", lambda: state() != "Up", TIMEOUT_WALL_S)
-        echo(f"   MatrixLink reports it {state()} after {duration_text(demo.gauge.now() - lost_at)}")
+        echo(f"   MatrixLink reports it {state()} after {format_duration(demo.gauge.now() - lost_at)}")
 
         def moved() -> bool:
             return all(view["state"] in ("Active", "Degraded") for view in demo.slices())
@@ -115,7 +116,7 @@ def print_served(demo: DemoRun, before: Counts) -> None:
     check(fresh["lost"] == fresh["cancelled"] == 0, f"requests were lost or truncated: {fresh}")
     check(fresh["finished"] > 0, "no request finished meanwhile: the model may not be serving")
     echo(
-        f"   in {duration_text(now.at - before.at)} {fresh['finished']} requests finished, none was lost;"
+        f"   in {format_duration(now.at - before.at)} {fresh['finished']} requests finished, none was lost;"
         f" {fresh['requeued']} were restarted elsewhere"
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from matrixcontainer.client.client import INFER, INSTANCE
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
@@ -123,7 +123,7 @@ def apply(run: DemoRun) -> None:
     run.run_command(run.cluster.apply(run.manifest))
     view = wait_until("the spec is stored", lambda: run.instance().get("spec"), TIMEOUT_WALL_S)
     spares = f" and {view['spares']} spare" if view.get("spares") else ""
-    echo(f"   requested {counted(view['nodes'], 'node')}{spares}")
+    echo(f"   requested {pluralized(view['nodes'], 'node')}{spares}")
 
 
 def become_active(run: DemoRun) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 from matrixcommon.emulation.stages import Stages
-from matrixcommon.model.clock import Seconds, as_set
+from matrixcommon.model.clock import Seconds, with_wall_floor
 from matrixlink.agent import AgentProbing, LinkAgent
 from matrixlink.client import LinkClient
 from matrixlink.contract.link_reports import LinkReport, LinkReportAnswer
@@ -58,7 +58,7 @@ def link_agents(
 
 
 def _lease(fleet: Fleet, lease_s: float) -> Seconds:
-    return lambda: as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
+    return lambda: with_wall_floor(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
 
 
 def _handle_answer(agent: LinkAgent, report: LinkReport, answer: LinkReportAnswer) -> None:

@@ -10,7 +10,7 @@ from fastapi import APIRouter
 
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
-from matrixcommon.model.hardware_names import NodeName, checked_resource_name
+from matrixcommon.model.hardware_names import NodeName, validate_resource_name
 from matrixresource.agent.fault_catalogue import (
     CABINET_KINDS,
     FAULT_KINDS,
@@ -55,7 +55,7 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
 
     @faults.change("PUT")
     def inject(name: str, body: FaultRequest, validate_only: bool = False) -> InjectedFaultView:
-        fault = InjectedFault(name=checked_resource_name(name), **body.model_dump())
+        fault = InjectedFault(name=validate_resource_name(name), **body.model_dump())
         _check(fault, fleet)
         current = fleet.faults.get(name)
         if current is None:

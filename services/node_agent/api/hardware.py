@@ -14,7 +14,7 @@ from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import NotFound
-from matrixcommon.model.hardware_names import NodeName, checked_supernode_name
+from matrixcommon.model.hardware_names import NodeName, validate_supernode_name
 from services.node_agent.access import NODES, SUPERNODES
 from services.node_agent.contract import InstalledSupernode
 from services.node_agent.fleet.fleet import Fleet
@@ -39,7 +39,7 @@ def _supernodes(supernodes: KindRoutes, fleet: Fleet) -> None:
     @supernodes.change("PUT")
     def install(name: str, validate_only: bool = False) -> InstalledSupernode:
         """Install a supernode of this fleet's shape, and switch its nodes on."""
-        checked_supernode_name(name)
+        validate_supernode_name(name)
         if not validate_only:
             fleet.add_supernode(name)
         return installed(name)

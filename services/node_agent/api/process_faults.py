@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from services.node_agent.access import PROCESS_FAULTS, PROCESSES
 from services.node_agent.contract import ProcessFaultInjector, ProcessFaultRequest, ProcessFaultView, ProcessView
 
@@ -37,7 +37,7 @@ def process_fault_routes(executor: ProcessFaultInjector) -> APIRouter:
     @faults.change("PUT", name="strike_process", summary="Kill or pause a service, or make its database fail")
     async def inject(name: str, body: ProcessFaultRequest, validate_only: bool = False) -> ProcessFaultView:
         """Inject a fault. A repeated request has no effect, and kills nothing twice."""
-        return await executor.inject(checked_resource_name(name), body, validate_only)
+        return await executor.inject(validate_resource_name(name), body, validate_only)
 
     @faults.change("DELETE", name="clear_process_fault", summary="Undo a process fault")
     async def clear(name: str, validate_only: bool = False) -> None:

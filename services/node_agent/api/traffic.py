@@ -9,8 +9,8 @@ from fastapi import APIRouter
 
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
-from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.resource_key import name_of, project_of, reference
+from matrixcommon.model.hardware_names import validate_resource_name
+from matrixcommon.model.resource_key import name_of, project_of, reference_to
 from services.node_agent.access import TRAFFIC
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.network.traffic_patterns import Load, LoadView
@@ -35,7 +35,7 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             for node in named:
                 if node is not None and node not in fleet.nodes:
                     raise InvalidField(f"this fleet has no node {node}", field=field)
-        checked_resource_name(name)
+        validate_resource_name(name)
         if validate_only:
             return _view(name, body)
         fleet.offer_load(name, body)
@@ -65,7 +65,7 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             name=name_of(name),
             project=project_of(name),
             load=load,
-            slices=[reference(slice, project_of(name)) for slice in sorted(current)],
+            slices=[reference_to(slice, project_of(name)) for slice in sorted(current)],
             members=sum(map(len, current.values())),
             offered_gbps=round(senders * load.gbps_per_npu * fleet.spec.node.npus, 6),
             sent_gbps=round(sent, 6),

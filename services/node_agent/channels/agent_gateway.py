@@ -16,7 +16,7 @@ from random import Random
 from typing import Any
 
 from matrixcommon.api.client import WatchEvent
-from matrixcommon.model.clock import Clock, Seconds, pause, seconds_now
+from matrixcommon.model.clock import Clock, Seconds, pause, resolve_seconds
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.hardware import MessageFaults
@@ -124,7 +124,7 @@ class AgentGateway:
         changes = self._clock.changes
         await pause(self._clock, lambda: seconds if self._clock.changes == changes else 0.0, self._wake)
         batch_delay_s = min(
-            BATCH_DELAY_S, seconds_now(self._period_s) / 10
+            BATCH_DELAY_S, resolve_seconds(self._period_s) / 10
         )  # short enough not to delay a fast heartbeat
         await self._clock.sleep(self._clock.at_least_wall(batch_delay_s, BATCH_DELAY_FLOOR_WALL_S))
 

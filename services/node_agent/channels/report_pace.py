@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 
-from matrixcommon.model.clock import Clock, Seconds, seconds_now
+from matrixcommon.model.clock import Clock, Seconds, resolve_seconds
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class ReportPace:
 
     @property
     def _period_s(self) -> float:
-        return seconds_now(self._period)
+        return resolve_seconds(self._period)
 
     def begin_round(self, calls: int) -> None:
         now = self._clock.now()

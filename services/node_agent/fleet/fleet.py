@@ -14,7 +14,7 @@ from random import Random
 from typing import Any, Protocol
 
 from matrixcommon.model.cancellation import raise_if_cancelled
-from matrixcommon.model.clock import Clock, as_set
+from matrixcommon.model.clock import Clock, with_wall_floor
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.fault_catalogue import CABINET_KINDS, SWITCH_KINDS
@@ -121,7 +121,7 @@ class Fleet:
         kind = channel.name
 
         def period_s() -> float:
-            return as_set(self.clock, self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S)
+            return with_wall_floor(self.clock, self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S)
 
         def responsive_agent(node: str) -> Any:
             there = self.nodes.get(NodeName(node))

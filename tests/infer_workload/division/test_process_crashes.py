@@ -17,7 +17,7 @@ from infer_workload.metering.tables import Base
 from infer_workload.serving.instance_nodes import claim_of, deployments_on, draining_nodes
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
-from matrixcommon.model.clock import Steady
+from matrixcommon.model.clock import FixedSpeedClock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.persistence.database_session import Database
 from services.chassis.database import DatabaseEngine

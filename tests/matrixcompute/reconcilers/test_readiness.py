@@ -11,7 +11,7 @@ import pytest
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import Conflict, StaleLeader, Unavailable
 from matrixcommon.model.planes import Plane
-from matrixcommon.model.resource_model import is_true
+from matrixcommon.model.resource_model import is_condition_true
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.observation import Observed, ObservedSlice
 from matrixcompute.operations.context import YIELD_CAPACITY
@@ -65,7 +65,7 @@ def read_condition(process: RunnerProcess) -> tuple[bool, str, str, int]:
     with process.store.reading() as session:
         row = session.get_one(InstanceRow, "one")
         ready = row.find_condition("Ready") or {}
-        return is_true(row.conditions, "Ready"), ready["reason"], ready["message"], row.ready_nodes
+        return is_condition_true(row.conditions, "Ready"), ready["reason"], ready["message"], row.ready_nodes
 
 
 READY = True, "Ready", "serves", 2

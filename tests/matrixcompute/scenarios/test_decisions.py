@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from matrixcommon.model.clock import ScaledClock, as_set
+from matrixcommon.model.clock import ScaledClock, with_wall_floor
 from matrixcompute.scenarios.context import RunContext
 from matrixcompute.scenarios.readings import text_at
 from matrixcompute.scenarios.schema import Expectation
@@ -130,4 +130,4 @@ def test_field_is_found_by_path_and_compared_as_text(path: str, text: str) -> No
 
 def test_limit_covers_two_leases_at_any_speed() -> None:
     run = RunContext(SimpleNamespace(), SimpleNamespace(), ScaledClock(60.0), "x", lambda entry: None)
-    assert run.limit_s_min > LOST_AFTER_LEASES * as_set(run.clock, LEASE_S, LEASE_FLOOR_WALL_S)
+    assert run.limit_s_min > LOST_AFTER_LEASES * with_wall_floor(run.clock, LEASE_S, LEASE_FLOOR_WALL_S)

@@ -98,13 +98,13 @@ def test_machine_code_of_other_sources_is_never_found(stand_in: Package) -> None
     build(stand_in, copies)
     before = (stand_in.folder / "door.py").read_text()
     (stand_in.folder / "room" / "oracle.py").write_text("ANSWER = 'another'\n")
-    assert found(stand_in) == folder_for(stand_in), "what is not compiled does not count"
+    assert find_compiled(stand_in) == build_folder(stand_in), "what is not compiled does not count"
     (stand_in.folder / "door.py").write_text("ANSWER = 'new source'\n")
-    assert found(stand_in) is None
+    assert find_compiled(stand_in) is None
     assert ask(stand_in)[1] == "new source"
     (stand_in.folder / "door.py").write_text(before)
     (stand_in.folder / "door.py").rename(stand_in.folder / "gate.py")
-    assert found(stand_in) is None, "a module's name counts, not its text alone"
+    assert find_compiled(stand_in) is None, "a module's name counts, not its text alone"
 
 
 @pytest.mark.parametrize("what", ["options", "python"])
@@ -116,16 +116,16 @@ def test_machine_code_for_another_python_or_of_other_options_is_never_found(
         monkeypatch.setattr(loader, "OPTIONS", ("-O3",))
     else:
         monkeypatch.setattr(loader.sysconfig, "get_config_var", lambda name: f"another {name}")
-    assert found(stand_in) is None
+    assert find_compiled(stand_in) is None
 
 
 def test_an_older_mypyc_counts_only_where_there_is_none(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "mypyc", lambda: "1.0")
+    monkeypatch.setattr(loader, "mypyc_version", lambda: "1.0")
     old = build(stand_in, copies)
-    monkeypatch.setattr(loader, "mypyc", lambda: "1.0.1")
-    assert found(stand_in) is None
-    monkeypatch.setattr(loader, "mypyc", lambda: "")
-    assert found(stand_in) == old
+    monkeypatch.setattr(loader, "mypyc_version", lambda: "1.0.1")
+    assert find_compiled(stand_in) is None
+    monkeypatch.setattr(loader, "mypyc_version", lambda: "")
+    assert find_compiled(stand_in) == old
 
 
 def test_unloadable_build_falls_back_to_sources(stand_in: Package) -> None:
@@ -141,20 +141,20 @@ def test_a_build_that_cannot_be_loaded_is_not_kept(stand_in: Package) -> None:
         copies(package, made, between)
         (made / "door.py").write_text("raise ImportError('half of it')\n")
 
-    with pytest.raises(Failed, match="half of it"):
+    with pytest.raises(BuildFailed, match="half of it"):
         build(stand_in, half)
-    assert found(stand_in) is None
-    with pytest.raises(Failed, match="door was loaded from"):
+    assert find_compiled(stand_in) is None
+    with pytest.raises(BuildFailed, match="door was loaded from"):
         build(stand_in, lambda package, made, between: None)
 
 
 def test_a_killed_build_leaves_nothing_that_is_loaded(stand_in: Package) -> None:
     assert run(KILLED, stand_in).returncode == -signal.SIGKILL
-    assert list(loader.cache().glob("stand_in.building-*")), "it was killed in the middle"
+    assert list(loader.cache_folder().glob("stand_in.building-*")), "it was killed in the middle"
     assert ask(stand_in)[1] == "source"
     build(stand_in, copies)
     assert ask(stand_in)[1] == "machine code"
-    assert not list(loader.cache().glob("stand_in.building-*"))
+    assert not list(loader.cache_folder().glob("stand_in.building-*"))
 
 
 def test_existing_build_is_reused_and_old_ones_are_removed(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,9 +169,9 @@ def test_existing_build_is_reused_and_old_ones_are_removed(stand_in: Package, mo
         (stand_in.folder / "door.py").write_text(f"ANSWER = 'source {version}'\n")
         folder = build(stand_in, counted)
         os.utime(folder, (version + 1, version + 1))
-        assert build(stand_in, counted) == folder == found(stand_in)
+        assert build(stand_in, counted) == folder == find_compiled(stand_in)
     assert len(made) == 4
-    assert len(list(loader.cache().glob("stand_in-*"))) == 2
+    assert len(list(loader.cache_folder().glob("stand_in-*"))) == 2
 
 
 def test_without_a_compiler_it_says_so_in_one_line(
@@ -188,4 +188,6 @@ def test_every_module_of_the_allocator_is_compiled_or_named_as_excluded() -> Non
     names = {ALLOCATOR.module(path) for path in ALLOCATOR.folder.rglob("*.py") if path.stem != "__init__"}
     assert names >= ALLOCATOR.excluded | {ALLOCATOR.entry_point}
     assert {ALLOCATOR.module(source) for source in ALLOCATOR.sources()} == names - ALLOCATOR.excluded
-    assert loader.key(ALLOCATOR) != loader.key(replace(ALLOCATOR, excluded=ALLOCATOR.excluded | {"changes.relayout"}))
+    assert loader.source_hash(ALLOCATOR) != loader.source_hash(
+        replace(ALLOCATOR, excluded=ALLOCATOR.excluded | {"changes.relayout"})
+    )

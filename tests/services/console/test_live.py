@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 import httpx
 import pytest
 
-from matrixcommon.api.authorization import TAKEN
+from matrixcommon.api.authorization import REDACTED_NAME
 from services.chassis.access import revoke_token
 from services.console import main as console_main
 from services.console.gateway import streams
@@ -63,7 +63,7 @@ async def test_who_holds_what_shows_to_its_project_and_to_those_who_see_all(star
                 seen[project] = await frames.until(lambda now: now["counts"]["held"] == 16)
         assert set(seen["red"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
         assert set(seen["*"]["supernodes"]["sn0"]["holders"].values()) == {"red/secret-name"}
-        assert set(seen["blue"]["supernodes"]["sn0"]["holders"].values()) == {TAKEN}
+        assert set(seen["blue"]["supernodes"]["sn0"]["holders"].values()) == {REDACTED_NAME}
         assert seen["blue"]["supernodes"]["sn0"]["states"] == seen["*"]["supernodes"]["sn0"]["states"], (
             "hardware is everybody's"
         )

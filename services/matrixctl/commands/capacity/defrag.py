@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
@@ -64,7 +64,9 @@ def get(
     """Show plans, their progress, and what they wait for."""
     client = stack.client
     if name is not None:
-        view = _wait_until_done(client, name) if wait else client.call("resource", "GET", at(COLLECTION, name))
+        view = (
+            _wait_until_done(client, name) if wait else client.call("resource", "GET", resource_path(COLLECTION, name))
+        )
         _show(view, output)
         if wait and view["state"] != "Done":
             raise typer.Exit(EXIT_REFUSED)
@@ -75,7 +77,7 @@ def get(
 
 
 def _post_verb(client: Any, name: str, verb: str, wanted: str, output: OutputFormat) -> None:
-    view = client.call("resource", "POST", at(COLLECTION, name, f":{verb}"))
+    view = client.call("resource", "POST", resource_path(COLLECTION, name, f":{verb}"))
     if wanted:
         view = _wait_until_done(client, name)
     _show(view, output)
@@ -85,7 +87,7 @@ def _post_verb(client: Any, name: str, verb: str, wanted: str, output: OutputFor
 
 def _wait_until_done(client: Any, name: str) -> dict[str, Any]:
     """Wait until the plan is over."""
-    return wait_for_state(client, "resource", at(COLLECTION, name), FINAL_STATES, _progress)
+    return wait_for_state(client, "resource", resource_path(COLLECTION, name), FINAL_STATES, _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:

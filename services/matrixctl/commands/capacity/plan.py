@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField, NotFound
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.clients.input_files import read_manifests
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
@@ -65,8 +65,8 @@ def plan(
         return
     for each in plans:
         cabinets = len({place["cabinet"] for place in each["places"]})
-        nodes = counted(len(each["places"]), "node")
-        echo(f"{each['name']}: {nodes} in {counted(cabinets, 'cabinet')}, {each['moves']} of them move")
+        nodes = pluralized(len(each["places"]), "node")
+        echo(f"{each['name']}: {nodes} in {pluralized(cabinets, 'cabinet')}, {each['moves']} of them move")
         if each["preempts"]:
             echo(f"[red]preempts[/] {', '.join(each['preempts'])}")
         print_table("rank, role, node, cabinet, now", each["places"])
@@ -89,8 +89,8 @@ def show_answer(answer: dict[str, Any]) -> None:
         cabinets = sorted({name.rpartition("-")[0] for name in places})
         spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
         part = answer["npus"] / answer["nodes"] if answer["nodes"] else 0
-        each = "" if part in (0, 8) else f" ({counted(part, 'NPU')} of each)"
-        echo(f"[green]fits[/]: {counted(len(places), 'node')}{each} in {', '.join(cabinets)}{spares}")
+        each = "" if part in (0, 8) else f" ({pluralized(part, 'NPU')} of each)"
+        echo(f"[green]fits[/]: {pluralized(len(places), 'node')}{each} in {', '.join(cabinets)}{spares}")
         losses = [loss | {"ubShare": f"{loss['ubShare']:.1%}"} for loss in answer["blastRadius"]]
         print_table("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
         return
@@ -107,7 +107,7 @@ def show_answer(answer: dict[str, Any]) -> None:
 
 def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     spec.pop("dryRun", None)
-    path = at("instances", name)
+    path = resource_path("instances", name)
     planned = client.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
     try:
         current = client.call("compute", "GET", path)

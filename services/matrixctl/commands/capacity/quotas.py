@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
@@ -44,7 +44,7 @@ def quota_set(
         raise InvalidField(
             "give a limit, or remove the quota with `quota delete`", field="--npus, --cpus, --memory-gib"
         )
-    view = stack.client.call("resource", "PUT", at("quotas", project), body=limits)
+    view = stack.client.call("resource", "PUT", resource_path("quotas", project), body=limits)
     text = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
     echo(f"{project} may hold {text}")
 
@@ -52,7 +52,7 @@ def quota_set(
 @command("quota delete")
 def quota_delete(stack: StackOptions, project: Whose) -> None:
     """Remove a project's quota."""
-    stack.client.call("resource", "DELETE", at("quotas", project))
+    stack.client.call("resource", "DELETE", resource_path("quotas", project))
     echo(f"{project} has no limit")
 
 
@@ -73,14 +73,14 @@ def reserve(
     duration = parse_seconds(lasts)
     start = parse_instant_s(starts_at, stack.emulated_now_s, "--at")
     body = wanted.request(startsAt=timestamp(start), durationS=duration)
-    view = stack.client.call("resource", "PUT", at("reservations", name), body=body)
+    view = stack.client.call("resource", "PUT", resource_path("reservations", name), body=body)
     echo(f"{name} is {view['state']} from {view['startsAt']} to {view['endsAt']} on {len(view['nodes'])} nodes")
 
 
 @command("reservation delete")
 def reservation_delete(stack: ProjectOptions, name: Reservation) -> None:
     """Delete a reservation."""
-    stack.client.call("resource", "DELETE", at("reservations", name))
+    stack.client.call("resource", "DELETE", resource_path("reservations", name))
     echo(f"reservation {name} is deleted")
 
 
@@ -88,7 +88,7 @@ def reservation_delete(stack: ProjectOptions, name: Reservation) -> None:
 def allocation_renew(stack: ProjectOptions, name: Allocation, lease: Lease) -> None:
     """Restart an allocation's lease."""
     body = {"leaseS": parse_seconds(lease, "--lease")}
-    view = stack.client.call("resource", "POST", at("allocations", name, ":renew"), body=body)
+    view = stack.client.call("resource", "POST", resource_path("allocations", name, ":renew"), body=body)
     echo(f"{name} is held until {view['expiresAt']}")
 
 
@@ -101,12 +101,12 @@ def allocation_replace(
 ) -> None:
     """Replace a member by a spare, or else by a free node; the other members stay."""
     body = {"node": node, "reason": reason}
-    view = stack.client.call("resource", "POST", at("allocations", name, ":replace"), body=body)
+    view = stack.client.call("resource", "POST", resource_path("allocations", name, ":replace"), body=body)
     echo(f"{name} is {view['state']} on {', '.join(member['node'] for member in view['members'])}")
 
 
 @command("allocation release")
 def allocation_release(stack: ProjectOptions, name: Allocation) -> None:
     """Release an allocation. One owned by an instance is allocated again: delete the instance instead."""
-    view = stack.client.call("resource", "DELETE", at("allocations", name))
+    view = stack.client.call("resource", "DELETE", resource_path("allocations", name))
     echo_deleted(name, view)

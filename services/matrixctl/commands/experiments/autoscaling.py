@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted
-from matrixcommon.model.yaml_text import NotYaml, parse_yaml
+from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.yaml_text import InvalidYaml, parse_yaml
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
 from services.matrixctl.commands.experiments.parameters import translating_errors
@@ -113,7 +113,7 @@ def autoscale(
     table([*columns, *FIGURES], shown)
     if not axes:
         for at_s, size, reason in rows[0][1].sizes[1:]:
-            echo(f"{at_s:8.0f} s  {counted(size, 'node')}  {reason}")
+            echo(f"{at_s:8.0f} s  {pluralized(size, 'node')}  {reason}")
 
 
 def _figures(outcome: Outcome) -> list[str]:
@@ -128,7 +128,7 @@ def _document(file: Path) -> dict[str, Any]:
         raise InvalidField(f"there is no file {file}", field="--filename")
     try:
         found = parse_yaml(file.read_text())
-    except (NotYaml, UnicodeDecodeError) as wrong:
+    except (InvalidYaml, UnicodeDecodeError) as wrong:
         raise InvalidField(f"{file} is not a YAML file with one document: {wrong}", field="--filename") from wrong
     if not isinstance(found, dict) or not isinstance(found.get("spec", found), dict):
         raise InvalidField(f"{file} is not a ScalingPolicy", field="--filename")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import validate_resource_name
 from services.matrixctl.commands.experiments.parameters import check_writable, write_output
 from services.matrixctl.commands.options import ProjectOptions
 
@@ -85,7 +85,7 @@ class KeepOptions(ProjectOptions):
         if html is not None and csv is not None and html.resolve() == csv.resolve():
             raise InvalidField(f"--html writes to {csv} too", field="--csv")
         if self.keep is not None:
-            checked_resource_name(self.keep, "--keep")
+            validate_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
 
     def store(self, make: Callable[[], KeptReport], html: Path | None = None) -> None:
@@ -95,7 +95,7 @@ class KeepOptions(ProjectOptions):
         kept_report = make()
         write_output(html, kept_report.page, "--html")
         if self.keep is not None:
-            self.client.call("infer", "PUT", at("reports", self.keep), body=kept_report.request())
+            self.client.call("infer", "PUT", resource_path("reports", self.keep), body=kept_report.request())
             print(
                 f"kept as {self.keep}; see `matrixctl get reports`, or the console's page Experiments", file=sys.stderr
             )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.experiments.parameters import write_output
@@ -38,7 +38,7 @@ def report_keep(
         "experiment": _experiment(line, found), "title": title or file.stem, "command": line, "document": found,
         "html": _read(html, "--html") if html is not None else "",
     }  # fmt: skip
-    view = stack.client.call("infer", "PUT", at("reports", name), body=body)
+    view = stack.client.call("infer", "PUT", resource_path("reports", name), body=body)
     echo(f"{name} is kept: {view['sizeBytes']:,} bytes of {view['experiment']}")
 
 
@@ -50,7 +50,7 @@ def report_show(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show a report; with -o json, the document that the experiment printed."""
-    content = stack.client.call("infer", "GET", at("reports", name, "/content"))
+    content = stack.client.call("infer", "GET", resource_path("reports", name, "/content"))
     if html is not None:
         if not content["html"]:
             raise InvalidField(f"{name} was kept without a page", field="--html")
@@ -71,7 +71,7 @@ def report_compare(
 ) -> None:
     """Compare two kept reports of `experiment run`."""
     params = {"with": after}
-    found = stack.client.call("infer", "GET", at("reports", before, "/comparison"), params=params)
+    found = stack.client.call("infer", "GET", resource_path("reports", before, "/comparison"), params=params)
     made = {which: {"command": found[which]["command"]} for which in ("before", "after")}
     print_changes({"made_by": made, "changes": found["changes"]}, output)
 
@@ -79,7 +79,7 @@ def report_compare(
 @command("report delete")
 def report_delete(stack: ProjectOptions, name: Report) -> None:
     """Delete a kept report."""
-    stack.client.call("infer", "DELETE", at("reports", name))
+    stack.client.call("infer", "DELETE", resource_path("reports", name))
     echo(f"{name} is gone")
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
 from services.matrixctl.commands.experiments.parameters import (
@@ -52,7 +52,7 @@ def run(
     def kept_report() -> KeptReport:
         from infer_workload.reports.html import page, plots_of
 
-        title, plots = f"{outcome.report.workload} on {counted(trial.nodes, 'node')}", plots_of(outcome.requests)
+        title, plots = f"{outcome.report.workload} on {pluralized(trial.nodes, 'node')}", plots_of(outcome.requests)
         whole = page(title, made, outcome.report.rows(), plots)
         return KeptReport("run", title, made["command"], document, whole, plots)
 

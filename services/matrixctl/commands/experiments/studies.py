@@ -11,7 +11,7 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
 from services.matrixctl.commands.experiments.parameters import (
@@ -140,7 +140,7 @@ def capacity(
             nonlocal count
             count += 1
             if show:
-                show(min(count, sizes), sizes, counted(point.varied["nodes"], "node"))
+                show(min(count, sizes), sizes, pluralized(point.varied["nodes"], "node"))
 
         found = min_nodes(trial, attained, least, most, tried)
     more = [f"--attained={attained}", f"--least={least}", f"--most={most}"]
@@ -168,8 +168,8 @@ def capacity(
         table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
         if found.nodes is None:
-            echo(f"not enough for {within}: {counted(most, 'node')}")
+            echo(f"not enough for {within}: {pluralized(most, 'node')}")
         else:
-            echo(f"enough for {within}: {counted(found.nodes, 'node')} ({found.nodes * NPUS_PER_NODE} NPUs)")
+            echo(f"enough for {within}: {pluralized(found.nodes, 'node')} ({found.nodes * NPUS_PER_NODE} NPUs)")
     if found.nodes is None:
         raise typer.Exit(1)

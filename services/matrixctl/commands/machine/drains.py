@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
 from services.matrixctl.commands.options import Output, ProjectOptions, StackOptions, print_for_programs
@@ -72,7 +72,7 @@ def put(
     """Take elements out of service: routes are moved off them first. Refused if a floor would break."""
     body = {"elements": elements, "reason": reason, "evenIfFloorsBreak": even_if_floors_break}
     params = {"validateOnly": "true"} if dry_run else None
-    view = stack.client.call("link", "PUT", at("drains", name), body=body, params=params)
+    view = stack.client.call("link", "PUT", resource_path("drains", name), body=body, params=params)
     if view.get("whatIf"):
         show(view["whatIf"])
         return
@@ -82,5 +82,5 @@ def put(
 @command("drain delete")
 def delete(stack: StackOptions, name: Name) -> None:
     """Delete a drain, which puts its elements back in service."""
-    stack.client.call("link", "DELETE", at("drains", name))
+    stack.client.call("link", "DELETE", resource_path("drains", name))
     echo(f"{name} is gone; its elements are in service again")

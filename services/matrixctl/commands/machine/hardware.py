@@ -8,9 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import Conflict, NotFound
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.clients.input_files import read_mapping
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
@@ -40,7 +40,9 @@ def domain_close(
 ) -> None:
     """Close a domain to new allocations, and list the allocations still placed there."""
     params = {"drain": "true"} if drain else None
-    view = stack.client.call("resource", "POST", at("domains", name, ":close"), body={"reason": reason}, params=params)
+    view = stack.client.call(
+        "resource", "POST", resource_path("domains", name, ":close"), body={"reason": reason}, params=params
+    )
     current = view.get("allocations", [])
     remaining = f"still placed there: {', '.join(current)}" if current else "nothing is placed there"
     echo(f"{name} is {view['state']}; {remaining}")
@@ -49,7 +51,7 @@ def domain_close(
 @command("domain open")
 def domain_open(stack: StackOptions, name: Domain, reason: Reason = "") -> None:
     """Open a domain to new allocations again."""
-    view = stack.client.call("resource", "POST", at("domains", name, ":open"), body={"reason": reason})
+    view = stack.client.call("resource", "POST", resource_path("domains", name, ":open"), body={"reason": reason})
     echo(f"{name} is {view['state']}")
 
 
@@ -84,18 +86,18 @@ def supernode_add(
     view = stack.client.call("resource", "PUT", at("supernodes", name), body=body)
     up = hardware and spec is None
     if up:
-        stack.client.call("agents", "PUT", at("supernodes", name))
+        stack.client.call("agents", "PUT", resource_path("supernodes", name))
     waits = "its nodes start one after another" if up else "its nodes wait for their hardware"
-    echo(f"{name} has {counted(view['nodes'], 'node')} and {counted(view['npus'], 'NPU')}; {waits}")
+    echo(f"{name} has {pluralized(view['nodes'], 'node')} and {pluralized(view['npus'], 'NPU')}; {waits}")
 
 
 @command("supernode remove")
 def supernode_remove(stack: StackOptions, name: SupernodeWord) -> None:
     """Remove a supernode from the inventory and stop its emulated cabinets. Refused while anything is allocated
     there."""
-    stack.client.call("resource", "DELETE", at("supernodes", name))
+    stack.client.call("resource", "DELETE", resource_path("supernodes", name))
     try:
-        stack.client.call("agents", "DELETE", at("supernodes", name))
+        stack.client.call("agents", "DELETE", resource_path("supernodes", name))
         left = "its cabinets are stopped"
     except (Conflict, NotFound) as kept:
         left = f"no cabinets were stopped: {kept.message}"
@@ -120,7 +122,7 @@ def node_uncordon(stack: StackOptions, name: NodeWord) -> None:
 
 
 def _cordon(stack: StackOptions, name: str, verb: str) -> None:
-    view = stack.client.call("resource", "POST", at("nodes", name, f":{verb}"))
+    view = stack.client.call("resource", "POST", resource_path("nodes", name, f":{verb}"))
     by = view.get("cordonedBy", [])
     echo(f"{name} is {'cordoned by ' + ', '.join(by) if by else 'not cordoned'}")
 
@@ -196,7 +198,7 @@ def _node_verb(
     stack: StackOptions, name: str, verb: str, reason: str, force: bool = False, firmware: str | None = None
 ) -> None:
     body = {"reason": reason, "force": force} | ({"firmware": firmware} if firmware else {})
-    view = stack.client.call("resource", "POST", at("nodes", name, f":{verb}"), body=body)
+    view = stack.client.call("resource", "POST", resource_path("nodes", name, f":{verb}"), body=body)
     why = view.get("stateMessage")
     echo(f"{name} is {view['state']}{f': {why}' if why else ''}")
 
@@ -204,6 +206,6 @@ def _node_verb(
 @command("npu release")
 def npu_release(stack: StackOptions, name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")]) -> None:
     """Bring back an NPU that was separated because of frequent faults; a fault it still has keeps it out."""
-    view = stack.client.call("resource", "POST", at("npus", name, ":release"))
+    view = stack.client.call("resource", "POST", resource_path("npus", name, ":release"))
     left = ", ".join(fault["code"] for fault in view.get("faults", []))
     echo(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.clients.input_files import read_mapping
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
@@ -94,7 +94,7 @@ def create(
     }
     body = body | {key: value for key, value in given.items() if value not in (None, "", {})}
     params = {"validateOnly": "true"} if dry_run else None
-    view = stack.client.call("compute", "PUT", at(COLLECTION, name), body=body, params=params)
+    view = stack.client.call("compute", "PUT", resource_path(COLLECTION, name), body=body, params=params)
     _show_or_wait(stack.client, view, watch and not dry_run, output, whole=dry_run)
 
 
@@ -124,17 +124,17 @@ def budget_set(
         "durationS": None if lasts is None else parse_seconds(lasts),
     }
     body = {key: value for key, value in given.items() if value is not None}
-    view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
+    view = stack.client.call("compute", "PUT", resource_path("disruption-budgets", name), body=body)
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
     share = str(view["nodes"]).endswith("%")
-    nodes = f"{view['nodes']} of the nodes" if share else counted(view["nodes"], "node")
+    nodes = f"{view['nodes']} of the nodes" if share else pluralized(view["nodes"], "node")
     echo(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
 
 
 @command("budget delete")
 def budget_delete(stack: StackOptions, name: BudgetName) -> None:
     """Delete a disruption budget."""
-    stack.client.call("compute", "DELETE", at("disruption-budgets", name))
+    stack.client.call("compute", "DELETE", resource_path("disruption-budgets", name))
     echo(f"disruption budget {name} is gone")
 
 
@@ -147,7 +147,9 @@ def list_all(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None:
 @command("maintenance show")
 def show_one(stack: StackOptions, name: Name, watch: Watch = False, output: Output = OutputFormat.TABLE) -> None:
     """Show a maintenance with each of its nodes and what it waits for."""
-    _show_or_wait(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output, whole=True)
+    _show_or_wait(
+        stack.client, stack.client.call("compute", "GET", resource_path(COLLECTION, name)), watch, output, whole=True
+    )
 
 
 @command("maintenance pause")
@@ -170,12 +172,12 @@ def abort(
     output: Output = OutputFormat.TABLE,
 ) -> None:
     """Roll back work in progress, lift the maintenance's cordons, and end it. Finished work stays in place."""
-    view = stack.client.call("compute", "POST", at(COLLECTION, name, ":abort"))
+    view = stack.client.call("compute", "POST", resource_path(COLLECTION, name, ":abort"))
     _show(_wait_until_done(stack.client, name) if wait else view, output)
 
 
 def _post_verb(client: Any, name: str, verb: str, watch: bool, output: OutputFormat) -> None:
-    _show_or_wait(client, client.call("compute", "POST", at(COLLECTION, name, f":{verb}")), watch, output)
+    _show_or_wait(client, client.call("compute", "POST", resource_path(COLLECTION, name, f":{verb}")), watch, output)
 
 
 def _show_or_wait(client: Any, view: dict[str, Any], watch: bool, output: OutputFormat, whole: bool = False) -> None:
@@ -189,7 +191,7 @@ def _show_or_wait(client: Any, view: dict[str, Any], watch: bool, output: Output
 
 def _wait_until_done(client: Any, name: str) -> dict[str, Any]:
     """Wait until the maintenance is over."""
-    return wait_for_state(client, "compute", at(COLLECTION, name), FINAL_STATES, _progress)
+    return wait_for_state(client, "compute", resource_path(COLLECTION, name), FINAL_STATES, _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:

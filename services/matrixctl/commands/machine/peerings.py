@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
@@ -28,20 +28,20 @@ def create(stack: ProjectOptions, name: Peering, one: Slice, other: Slice) -> No
     """Request a peering of two slices of one plane. If one belongs to another project, that project has to consent with
     `peering accept`. Set VPC rules with `put peering`."""
     body = {"project": stack.project or DEFAULT_PROJECT, "slices": [one, other]}
-    _tell(stack.client.call("link", "PUT", at("peerings", name), body=body))
+    _tell(stack.client.call("link", "PUT", resource_path("peerings", name), body=body))
 
 
 @command("peering accept")
 def accept(stack: ProjectOptions, name: Peering) -> None:
     """Consent to a peering on behalf of --project, whose slice the other project wants to reach."""
     body = {"project": stack.project or DEFAULT_PROJECT}
-    _tell(stack.client.call("link", "POST", at("peerings", name, ":accept"), body=body))
+    _tell(stack.client.call("link", "POST", resource_path("peerings", name, ":accept"), body=body))
 
 
 @command("peering delete")
 def delete(stack: ProjectOptions, name: Peering) -> None:
     """Delete a peering for both sides."""
-    view = stack.client.call("link", "DELETE", at("peerings", name))
+    view = stack.client.call("link", "DELETE", resource_path("peerings", name))
     echo_deleted(name, view)
 
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import Output, StackOptions, print_for_programs
 from services.matrixctl.output.columns import print_table
@@ -67,7 +67,7 @@ def _queries() -> ModuleType:
 
 def _model(stack: StackOptions, supernode: str, form: str) -> Any:
     params = {"level": "model", "format": form}
-    return stack.client.fetch("resource", at("supernodes", supernode, "/topology"), params)
+    return stack.client.fetch("resource", resource_path("supernodes", supernode, "/topology"), params)
 
 
 @command("topology path")
@@ -128,7 +128,7 @@ def bisection(
 def _show_cut(found: Any, where: str, output: OutputFormat) -> None:
     if print_for_programs(vars(found), output):
         return
-    echo(f"{found.gbps:g} GB/s each way {where}, over {counted(len(found.links), 'link')}: {_first(found.links)}")
+    echo(f"{found.gbps:g} GB/s each way {where}, over {pluralized(len(found.links), 'link')}: {_first(found.links)}")
 
 
 def _first(links: list[str]) -> str:
@@ -176,8 +176,8 @@ def check(
         for each in found:
             echo(each.sentence)
     else:
-        others = f"{counted(len(wired), 'part')} deviating from the regular wiring" if wired else "regular wiring"
-        nodes, links = counted(len(compiled.nodes), "node"), counted(len(compiled.link_named), "link")
+        others = f"{pluralized(len(wired), 'part')} deviating from the regular wiring" if wired else "regular wiring"
+        nodes, links = pluralized(len(compiled.nodes), "node"), pluralized(len(compiled.link_named), "link")
         echo(f"{file} can be imported: {nodes}, {links}, {others}")
     if found:
         raise typer.Exit(EXIT_REFUSED)

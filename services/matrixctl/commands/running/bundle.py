@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import StackOptions
 from services.matrixctl.output.screen import NotRunning, echo, progress
@@ -48,6 +48,6 @@ def bundle(
 
         made = Bundle(folder, int(log_mib * (1 << 20)), tell)
         members = made.write(target)
-    echo(f"{target}: {counted(members, 'file')}, {target.stat().st_size / (1 << 20):.1f} MiB")
+    echo(f"{target}: {pluralized(members, 'file')}, {target.stat().st_size / (1 << 20):.1f} MiB")
     for name, why in made.missing.items():
         echo(f"  without {name}: {why}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixcommon.model.quantities import LATEST_S, timestamp
+from matrixcommon.model.quantities import TIMESTAMP_MAX_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import (
     Output,
@@ -137,8 +137,8 @@ def _run_until(
     file, now_s = _file(stack), stack.emulated_now_s()
     if until_s <= now_s:
         raise InvalidField(f"{timestamp(until_s)} has passed; it is {timestamp(now_s)}", field=field)
-    if until_s > LATEST_S:
-        raise InvalidField(f"emulated time ends at {timestamp(LATEST_S)}; it is {timestamp(now_s)}", field=field)
+    if until_s > TIMESTAMP_MAX_S:
+        raise InvalidField(f"emulated time ends at {timestamp(TIMESTAMP_MAX_S)}; it is {timestamp(now_s)}", field=field)
     before: list[float] = []
 
     def planned(timeline: Timeline, at_s: float) -> Timeline:

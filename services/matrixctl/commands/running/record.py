@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted, duration_text
-from matrixcommon.model.resource_model import build_all
+from matrixcommon.model.quantities import format_duration, pluralized
+from matrixcommon.model.resource_model import build_deferred
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import StackOptions
 from services.matrixctl.output.screen import EXIT_REFUSED, echo, escape_markup, progress
@@ -44,8 +44,8 @@ def record_stop(
         raise InvalidField(f"there is no directory {target.parent}", field="FILE")
     recording = stop_recording(stack.folder, target)
     echo(
-        f"{file}: {counted(len(recording.actions), 'request')} and {counted(len(recording.events), 'event')} in "
-        f"{duration_text(recording.about.length_s)} of emulated time"
+        f"{file}: {pluralized(len(recording.actions), 'request')} and {pluralized(len(recording.events), 'event')} in "
+        f"{format_duration(recording.about.length_s)} of emulated time"
     )
 
 
@@ -75,7 +75,7 @@ def replay(
         raise InvalidField("a replay in this process leaves no stack to keep; add --state", field="--keep")
     recording = read_recording(file)
     if state is None:
-        build_all()  # the replay builds the services in this process
+        build_deferred()  # the replay builds the services in this process
         from services.testing.replaying import replay_synchronously
 
         difference, when = replay_synchronously(file), ""
@@ -87,8 +87,8 @@ def replay(
     exact = recording.about.exact and state is None
     kind = "the same events, each at the same time" if exact else "each object went through the same states"
     echo(
-        f"{kind}: {counted(len(recording.actions), 'request')}, {counted(len(recording.events), 'event')}, "
-        f"{duration_text(recording.about.length_s)} of emulated time"
+        f"{kind}: {pluralized(len(recording.actions), 'request')}, {pluralized(len(recording.events), 'event')}, "
+        f"{format_duration(recording.about.length_s)} of emulated time"
     )
 
 
@@ -104,9 +104,9 @@ def _replay_on_processes(file: Path, state: Path, recording: Recording, keep: bo
             if bar is not None:
                 bar(round(min(at_s, length_s)), round(length_s), asked or "emulated seconds")
             elif asked:
-                echo(f"  {duration_text(at_s):>8}  {escape_markup(asked)}")
+                echo(f"  {format_duration(at_s):>8}  {escape_markup(asked)}")
 
         outcome = replay(file, StateFolder(state), report_progress, keep)
     if keep:
         echo(f"the stack keeps running; stop it with `matrixctl down --state {state}`")
-    return outcome.difference, f", observed after {duration_text(outcome.at_s)}"
+    return outcome.difference, f", observed after {format_duration(outcome.at_s)}"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted, timestamp
+from matrixcommon.model.quantities import pluralized, timestamp
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import Output, StackOptions, print_for_programs
 from services.matrixctl.output.columns import print_table
@@ -49,7 +49,7 @@ def snapshot(
     result = take_snapshot(stack.folder, Path(what))
     if print_for_programs(_document(Path(what), result.manifest), output):
         return
-    databases = counted(len(result.manifest.databases), "database")
+    databases = pluralized(len(result.manifest.databases), "database")
     echo(
         f"{what}: {databases}, {format_size(Path(what).expanduser().stat().st_size)}, "
         f"in {result.took_wall_s:.1f} s, {result.stopped_wall_s:.2f} s of them stopped"

@@ -14,7 +14,7 @@ import typer
 
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.hardware_names import RESOURCE_NAME
-from matrixcommon.model.quantities import LATEST_S, timestamp
+from matrixcommon.model.quantities import TIMESTAMP_MAX_S, timestamp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, Output, StackOptions, print_for_programs
 from services.matrixctl.output.columns import print_table
@@ -271,8 +271,10 @@ def _expiry_wall_s(text: str) -> float:
     if found is None or not int(found[1]):
         raise InvalidField(f"{text[:40]!r} is not a duration such as 12h or 30d", field="--expires")
     moment = time.time() + int(found[1]) * units[found[2]]
-    if moment > LATEST_S:
-        raise InvalidField(f"{text} from now is after {timestamp(LATEST_S)}; omit it for no expiry", field="--expires")
+    if moment > TIMESTAMP_MAX_S:
+        raise InvalidField(
+            f"{text} from now is after {timestamp(TIMESTAMP_MAX_S)}; omit it for no expiry", field="--expires"
+        )
     return moment
 
 
@@ -299,7 +301,9 @@ def token_list(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None
     items = [value | {"digest": key[:12]} for key, value in current.items()]
     if not print_for_programs({"items": items}, output):
         # Earlier versions created tokens that expire after the latest representable time.
-        ends = [timestamp(min(item["expires_at"], LATEST_S)) if item.get("expires_at") else "never" for item in items]
+        ends = [
+            timestamp(min(item["expires_at"], TIMESTAMP_MAX_S)) if item.get("expires_at") else "never" for item in items
+        ]
         rows = [item | {"expires": end} for item, end in zip(items, ends, strict=True)]
         print_table("name, project, role, nodes, expires, digest", rows)
 

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import counted
+from matrixcommon.model.quantities import pluralized
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
 from services.matrixctl.commands.options import Output, ProjectOptions, print_for_programs
@@ -29,7 +29,7 @@ BLOCKS_AT_ONCE = 8_000
 @command("cache models")
 def cache_models(stack: ProjectOptions, name: Deployment, output: Output = OutputFormat.TABLE) -> None:
     """List the models in the pool, where their weights are, and how long each takes to load onto the dies."""
-    view = stack.client.call("infer", "GET", at("deployments", name, "/model-cache"))
+    view = stack.client.call("infer", "GET", resource_path("deployments", name, "/model-cache"))
     if print_for_programs(view, output):
         return
     echo(
@@ -53,7 +53,7 @@ def cache_export(
         "blocks": [block for page in pages for block in page["blocks"]],
     }
     file.write_text(json.dumps(whole) + "\n", "utf-8")
-    echo(f"wrote {counted(len(whole['blocks']), 'block')} of {name} into {file}")
+    echo(f"wrote {pluralized(len(whole['blocks']), 'block')} of {name} into {file}")
 
 
 @command("cache warm")
@@ -69,7 +69,7 @@ def cache_warm(
     params = {"validateOnly": "true"} if dry_run else {}
     for first in range(0, max(1, len(blocks)), BLOCKS_AT_ONCE):
         body = {**whole, "blocks": blocks[first : first + BLOCKS_AT_ONCE]}
-        view = stack.client.call("infer", "POST", at("deployments", name, ":warm"), params=params, body=body)
+        view = stack.client.call("infer", "POST", resource_path("deployments", name, ":warm"), params=params, body=body)
         sums = {what: count + view[what] for what, count in sums.items()}
     would = "would start" if dry_run else "starts"
     echo(
@@ -82,7 +82,7 @@ def _pages(stack: ProjectOptions, name: str) -> Iterator[dict[str, Any]]:
     token: str | None = None
     while True:
         params = {"pageSize": str(BLOCKS_AT_ONCE)} | ({"pageToken": token} if token else {})
-        page = stack.client.call("infer", "GET", at("deployments", name, "/context-cache"), params=params)
+        page = stack.client.call("infer", "GET", resource_path("deployments", name, "/context-cache"), params=params)
         yield page
         if (token := page.get("nextPageToken")) is None:
             return

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from services.matrixctl.clients.collections import find_service, serving_services
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
@@ -35,7 +35,7 @@ POWERS = {"stop": "Off", "start": "On"}
 def instance_renew(stack: ProjectOptions, name: Instance, lease: Lease) -> None:
     """Restart an instance's lease; the instance is deleted when the lease expires."""
     body = {"leaseS": parse_seconds(lease, "--lease")}
-    view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body=body)
+    view = stack.client.call("compute", "POST", resource_path("instances", name, ":renew"), body=body)
     echo(f"{name} is held until {view['expiresAt']}")
 
 
@@ -62,7 +62,7 @@ def instance_restart(stack: ProjectOptions, name: Instance) -> None:
 
 
 def _instance_verb(stack: ProjectOptions, name: str, verb: str) -> None:
-    view = stack.client.call("compute", "POST", at("instances", name, f":{verb}"))
+    view = stack.client.call("compute", "POST", resource_path("instances", name, f":{verb}"))
     follow = f"; follow it with `matrixctl get operations {view['operation']} --watch`" if view.get("operation") else ""
     echo(f"{name} is {view['state']}{follow}")
     if verb in POWERS:
@@ -82,7 +82,7 @@ def warn_of_owner(view: dict[str, Any], what: str, verb: str, more: str = "") ->
 @command("instance retry")
 def instance_retry(stack: ProjectOptions, name: Instance) -> None:
     """Retry now what was refused, without waiting for the next automatic attempt; also for a Failed instance."""
-    view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
+    view = stack.client.call("compute", "POST", resource_path("instances", name, ":retry"))
     echo(f"{name} is {view['state']}")
 
 
@@ -117,7 +117,7 @@ def operation_abandon(
 
 def _post_verb(stack: ProjectOptions, name: str, verb: str, body: Any = None) -> dict[str, Any]:
     service = find_service(stack.client, find_kind("operations"), name)
-    return stack.client.call(service, "POST", at("operations", name, f":{verb}"), body=body)
+    return stack.client.call(service, "POST", resource_path("operations", name, f":{verb}"), body=body)
 
 
 @command("operation drain")
@@ -137,7 +137,7 @@ def operation_drain(
     """
     for each in _services(stack, service):
         body = {"reason": reason, "graceSeconds": grace_s}
-        view = stack.client.call(each, "PUT", at("workflow-drains", name), body=body)
+        view = stack.client.call(each, "PUT", resource_path("workflow-drains", name), body=body)
         echo(f"{each}: {name} is {view['state']}")
 
 
@@ -145,7 +145,7 @@ def operation_drain(
 def operation_undrain(stack: StackOptions, name: DrainName, service: Service = None) -> None:
     """End a drain: stopped operations continue where they were, and waiting ones start."""
     for each in _services(stack, service):
-        stack.client.call(each, "DELETE", at("workflow-drains", name))
+        stack.client.call(each, "DELETE", resource_path("workflow-drains", name))
         echo(f"{each}: {name} is gone")
 
 

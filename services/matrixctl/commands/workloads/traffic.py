@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from matrixcommon.api.client import at
+from matrixcommon.api.client import resource_path
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import Output, ProjectOptions, print_for_programs
 from services.matrixctl.output.columns import print_table
@@ -31,7 +31,7 @@ def traffic_put(
     body: dict[str, Any] = {"gbpsPerNpu": gbps, "pattern": pattern, "plane": plane}
     body |= {key: value for key, value in (("slice", slice), ("instance", instance), ("target", target)) if value}
     body |= {"targets": targets} if targets else {}
-    view = stack.client.call("agents", "PUT", at("traffic", name), body=body)
+    view = stack.client.call("agents", "PUT", resource_path("traffic", name), body=body)
     if not view["members"]:
         of = f"instance {instance!r} on {plane}" if instance else f"slice {slice!r}"
         return echo(f"no member of {of} can send yet; the load starts when one can (`matrixctl get slices`)")
@@ -56,5 +56,5 @@ def traffic_list(stack: ProjectOptions, output: Output = OutputFormat.TABLE) -> 
 @command("traffic remove")
 def traffic_remove(stack: ProjectOptions, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None:
     """Remove a load."""
-    stack.client.call("agents", "DELETE", at("traffic", name))
+    stack.client.call("agents", "DELETE", resource_path("traffic", name))
     echo(f"load {name} removed")
