@@ -23,8 +23,8 @@ from benchmarks.fabric_traffic.incremental import IncrementalMaxMin
 from benchmarks.fabric_traffic.ub_paths import UbPaths
 from benchmarks.topology_graph import peak_mb
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
-from matrixlink.fabric.sharing.native_kernel import kernel
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.native_kernel import load_kernel
+from matrixlink.fabric.sharing.rates import compute_rates
 from matrixlink.fabric.sharing.traffic import Traffic
 
 TRIES = 5
@@ -32,7 +32,7 @@ CHANGES = 2000
 
 
 def measure() -> Iterator[Figure]:
-    how = "kernel in C" if kernel() else "arrays: no C compiler here"
+    how = "kernel in C" if load_kernel() else "arrays: no C compiler here"
     yield from solves(how)
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         seconds, mb = pool.apply(run_dispatch)
@@ -54,7 +54,7 @@ def solves(how: str) -> Iterator[Figure]:
     for name, made, goal, peer in (
         ("5,376 flows (permutation)", permutation, 3, "47 ms"), ("102,080 flows (EP320 ECMP)", ecmp, 60, "570 ms"),
     ):  # fmt: skip
-        took, _ = median(lambda made=made: rates_now(made))  # type: ignore[misc]
+        took, _ = median(lambda made=made: compute_rates(made))  # type: ignore[misc]
         yield Figure(f"max-min solve, {name}", took * 1e3, "ms", f"{how}, median of {TRIES}; SimGrid {peer}", goal)
         took, _ = median(lambda made=made: fair_rates(made))  # type: ignore[misc]
         yield Figure(f"the same over arrays alone, {name}", took * 1e3, "ms", f"NumPy, median of {TRIES}")

@@ -23,7 +23,7 @@ from benchmarks.fabric_traffic.table_quality import (
     permutations,
     shifts,
 )
-from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.native_kernel import load_kernel
 from matrixlink.forwarding.clos_shape import ClosShape
 from matrixlink.forwarding.element_state import ElementEvent, ElementState
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
@@ -54,7 +54,7 @@ def measure_supernode() -> Iterator[Figure]:
     yield Figure("all tables of the supernode's UB plane", took, "ms", "OpenSM 12 ms a sub-plane, 2.5 s joined", 10)
     took = median(lambda: ForwardingTables(shape, condition))
     yield Figure(f"the same with {cut.sum()} cables cut", took, "ms", f"median of {TRIES}", 10)
-    how = "kernel in C" if kernel() else "arrays: no C compiler here"
+    how = "kernel in C" if load_kernel() else "arrays: no C compiler here"
     for name, element, peer in (("L2 chip", CHIP, "0.25 s; joined 1.9 s"), ("cable", CABLE, "0.10 s; joined 1.3 s")):
         yield time_loss(f"{name} lost: tables, changes, 5,376 flows", shape, element, 5, f"{how}; OpenSM {peer}")
 

@@ -23,7 +23,7 @@ from benchmarks import Figure
 from matrixlink.contract.communicators import CommunicatorRequest
 from matrixlink.contract.link_reports import LinkReports
 from matrixresource.topology import Supernode
-from tests.matrixlink.fleet import Stack, a_request
+from tests.matrixlink.fleet import LinkStack, slice_request
 
 LOSSES, WARM_UP = 100, 5
 CHIPS = [(chip % 7, chip // 7) for chip in range(WARM_UP + LOSSES)]
@@ -44,8 +44,8 @@ def measure() -> Iterator[Figure]:
 async def measure_losses(folder: Path) -> tuple[list[float], list[float], int]:
     """Return the milliseconds of each batch and of each list of changes, and how many flows the last batch rerouted."""
     nodes = Supernode().nodes()
-    stack = Stack(folder, nodes)
-    await stack.active(request=a_request(members=nodes))
+    stack = LinkStack(folder, nodes)
+    await stack.active(request=slice_request(members=nodes))
     await stack.client.ensure_communicator("p", CommunicatorRequest(slice="a-ub", pattern="permutation", seed=1))
     gc.collect()
     gc.freeze()  # as `services.link` does once it is built: what is there now stays

@@ -16,7 +16,7 @@ from matrixresource.nodes.states import NODE_STATES
 from services.testing.clocks import EPOCH_S
 from services.testing.stack import AGENTS, SERVICES, InProcessStack, ServiceSlot
 from tests.matrixcompute.client import WholeComputeClient
-from tests.matrixlink.client import WholeLinkClient
+from tests.matrixlink.client import FullLinkClient
 from tests.matrixresource.client import WholeResourceClient
 
 __all__ = ["AGENTS", "EPOCH_S", "SERVICES", "ServiceSlot", "Stack"]
@@ -28,11 +28,11 @@ class Stack(InProcessStack):
     """`async with Stack(tmp_path) as stack`."""
 
     resource_client = WholeResourceClient
-    link_client = WholeLinkClient
+    link_client = FullLinkClient
     compute_client = WholeComputeClient
 
     resource: WholeResourceClient
-    link: WholeLinkClient
+    link: FullLinkClient
     compute: WholeComputeClient
 
     async def __aenter__(self) -> Stack:

@@ -17,10 +17,10 @@ import numpy as np
 
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow, Number
-from matrixlink.fabric.sharing.max_min import Filling, checked_paths, ratio
+from matrixlink.fabric.sharing.max_min import Filling, checked_paths, exact_ratio
 from matrixlink.fabric.sharing.max_min import share as share_above_floors
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
-from matrixlink.fabric.sharing.traffic import Traffic, checked
+from matrixlink.fabric.sharing.traffic import Traffic, validated_traffic
 
 GUARANTEE_PLUS_SHARE = "guarantee-plus-share"
 FLOOR_LEVEL = "floor-level"
@@ -56,7 +56,7 @@ def from_flows(flows: Sequence[Flow], links: Mapping[Any, Number]) -> tuple[Traf
                 raise InvalidField(f"there is no link {key!r}", field=f"flows[{index}].links")
             entries.append(number[key])
         starts.append(len(entries))
-    made = checked(
+    made = validated_traffic(
         np.array([float(capacity) for capacity in links.values()]),
         np.array(starts, np.int64),
         np.array(entries, np.int32),

@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.max_min_arrays import TIE, fair_rates, refuse_overbooked
-from matrixlink.fabric.sharing.native_kernel import kernel
-from matrixlink.fabric.sharing.rates import new_fabric, rates_now
+from matrixlink.fabric.sharing.max_min_arrays import LEVEL_TOLERANCE, check_floors, fair_rates
+from matrixlink.fabric.sharing.native_kernel import load_kernel
+from matrixlink.fabric.sharing.rates import compute_rates, new_fabric
 from matrixlink.fabric.sharing.traffic import Floats, Traffic
 
 PROPORTIONAL, EXACT, WINDOWS = "together", "exact", "windows"
@@ -91,7 +91,7 @@ def _run_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
         if moment == np.inf:
             break
         left[live] -= rate[live] * (moment - now)
-        ended = live & (due <= moment + moment * TIE + window_ns / 2)
+        ended = live & (due <= moment + moment * LEVEL_TOLERANCE + window_ns / 2)
         at[ended] = due[ended]
         begun = ahead & (traffic.start <= moment)
         live = (live & ~ended) | begun

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.max_min import ROUNDING, Overcommitted
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
-from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.native_kernel import load_kernel
 from matrixlink.fabric.sharing.traffic import Floats, traffic
 
 Path = tuple[int, ...]
@@ -34,7 +34,7 @@ class IncrementalMaxMin:
         self._floors = np.zeros(len(self.capacity))
         self._flows: dict[int, tuple[Path, float, float, float]] = {}
         self._free = list(range(flows_max - 1, -1, -1))
-        self._kernel = kernel()
+        self._kernel = load_kernel()
         if self._kernel is None:
             self._shares = np.zeros(flows_max)
             return

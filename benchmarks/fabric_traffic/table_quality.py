@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.rates import compute_rates
 from matrixlink.fabric.sharing.traffic import traffic
 from matrixlink.forwarding.clos_shape import NONE, ClosShape, Ints
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
@@ -104,7 +104,7 @@ def pattern_rates(
         found, ways = _plane_paths(tables, plane, pattern, policy, seed)
         open_ways = (found != NONE).any(1)
         rate = np.zeros(len(found))
-        rate[open_ways] = rates_now(traffic(capacity, found[open_ways]))
+        rate[open_ways] = compute_rates(traffic(capacity, found[open_ways]))
         per_transfer = rate.reshape(-1, ways).sum(1)
         means.append(float(per_transfer.mean()))
         slowest = min(slowest, float(per_transfer.min()))

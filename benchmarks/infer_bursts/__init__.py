@@ -31,7 +31,7 @@ from infer_workload.traffic.generator import read_trace
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixlink.fabric.contention.offers import Offer
 from matrixlink.fabric.contention.port_groups import PortGroups
-from matrixlink.fabric.contention.programs import Condition, Program, Tenant
+from matrixlink.fabric.contention.programs import PortCondition, Program, Tenant
 from matrixlink.fabric.contention.shared_ports import SharedPorts
 
 OWN = "own"
@@ -46,7 +46,7 @@ class PaperDeployment:
         self.machine = load_calibration()
         self.deployment = lay_out(healthy_fabric(32), load_model(), self.machine)
         self.nodes = tuple(self.deployment.fabric.nodes)
-        self.condition = Condition.whole(shape_of(self.machine), self.nodes)
+        self.condition = PortCondition.whole(shape_of(self.machine), self.nodes)
         self.instances = self.deployment.pools.prefill
         self.fetch_gbps = fetch_gbps(
             self.deployment.fabric, self.machine, self.instances[0], self.deployment.pools.caching, UB

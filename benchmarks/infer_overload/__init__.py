@@ -28,7 +28,7 @@ from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.fabric import RDMA, Ports
 from infer_workload.timing.model import load_model
 from matrixcommon.model.errors import Overloaded
-from matrixlink.fabric.contention.ports_left import PortsLeft
+from matrixlink.fabric.contention.ports_left import AvailablePorts
 
 LOAD_FACTORS = (1.2, 2.0, 4.0, 10.0)
 SECONDS, WARM_UP_S = 60.0, 15.0
@@ -192,7 +192,7 @@ def _inject_event(engine: Engine, event: str) -> None:
 def _quarter_free(ports: Ports) -> PortsLeft:
     """The rates that remain when another tenant takes three quarters."""
     node, end = ([rate / 4 for rate in rates] for rates in (ports.uplink_gbps, ports.endpoint_gbps))
-    return PortsLeft(node, node, end, end)
+    return AvailablePorts(node, node, end, end)
 
 
 def measure() -> Iterator[Figure]:

@@ -15,8 +15,8 @@ from infer_workload.timing.fabric import RDMA, UB, VPC
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixlink.fabric.contention.offers import Offer
 from matrixlink.fabric.contention.port_groups import PortGroups, PortShape
-from matrixlink.fabric.contention.ports_left import PortsLeft
-from matrixlink.fabric.contention.programs import Condition, Tenant
+from matrixlink.fabric.contention.ports_left import AvailablePorts
+from matrixlink.fabric.contention.programs import PortCondition, Tenant
 from matrixlink.fabric.contention.shared_ports import SharedPorts
 
 OWN, NEIGHBOUR = "own", "neighbour"
@@ -62,10 +62,10 @@ class TrialContention:
         return SharedPorts(PortGroups(now.shape, now.share, now.die_share), self._nodes, offers)
 
     @cached_property
-    def _condition(self) -> Condition:
+    def _condition(self) -> PortCondition:
         """The damaged fabric: lost L2 chips, spread over the sub-planes round-robin, and nodes with half of their
         lanes."""
-        made = Condition.whole(shape_of(self._machine), self._nodes)
+        made = PortCondition.whole(shape_of(self._machine), self._nodes)
         for lost in range(self._trial.lost_l2_chips):
             chip, plane = divmod(lost, made.shape.sub_planes)
             made.share[:, plane * made.shape.chips + chip] = 0.0

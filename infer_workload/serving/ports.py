@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from infer_workload.timing.contention import MeasuredContention
 from matrixlink.fabric.contention.patterns import Pattern
-from matrixlink.fabric.contention.ports_left import PortsLeft
+from matrixlink.fabric.contention.ports_left import AvailablePorts
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
 RELATIVE_CHANGE_MIN = 0.1
@@ -43,14 +43,14 @@ class Burst:
     its slowest die, GB/s (None: not known), and the free capacity of each node's ports."""
 
     gbps_per_die: float | None = None
-    ports: Mapping[str, PortsLeft] = field(default_factory=dict)
+    ports: Mapping[str, AvailablePorts] = field(default_factory=dict)
 
 
 def contention_of(loads: Mapping[str, WorkloadLoad], bursts: Mapping[str, Burst]) -> MeasuredContention:
     """The contention of one deployment's loads, as input for its timing. Where several loads use a plane, the pull's
     ports count: it covers both sides."""
     exchanges: dict[frozenset[str], float] = {}
-    ports: dict[tuple[str, str], PortsLeft] = {}
+    ports: dict[tuple[str, str], AvailablePorts] = {}
     for name, load in loads.items():
         burst = bursts.get(name)
         if burst is None:

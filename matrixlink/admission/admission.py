@@ -21,7 +21,7 @@ from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.model.protection import Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, Vector
 
-BLOCKING_MAX = 20
+BLOCKING_LINKS_MAX = 20
 """The most links that a refusal lists; it states the total number."""
 
 
@@ -39,7 +39,7 @@ class BandwidthRequest:
 
     @property
     def floors(self) -> Demand:
-        return scaled(self.needs.need, self.floor_gbps)
+        return scaled_demand(self.needs.need, self.floor_gbps)
 
     @property
     def protected(self) -> bool:
@@ -50,7 +50,7 @@ class BandwidthRequest:
         floors = self.floors
         if self.needs.reserve is self.needs.need:
             return Booking(self.plane, floors, floors)
-        return Booking(self.plane, floors, scaled(self.needs.reserve, self.floor_gbps))
+        return Booking(self.plane, floors, scaled_demand(self.needs.reserve, self.floor_gbps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,17 @@ def admit(book: BandwidthLedger, claim: BandwidthRequest) -> Booking:
     """What the floor takes of each link. Books nothing. Raises InsufficientBandwidth with the links in the way."""
     needs = claim.needs
     if claim.floor_gbps > 0 and needs.cut:
-        raise _no_path(claim, needs.cut, f"cannot reach each other on plane {claim.plane}")
+        raise _unreachable(claim, needs.cut, f"cannot reach each other on plane {claim.plane}")
     if claim.floor_gbps > 0 and needs.cut_by_failure:
-        raise _no_path(claim, needs.cut_by_failure, f"would be cut off by one failure ({claim.protection})")
+        raise _unreachable(claim, needs.cut_by_failure, f"would be cut off by one failure ({claim.protection})")
     booking = claim.booking()
     short = book.overcommitted_ports(claim.plane, booking.whole, claim.owner)
     if not short:
         return booking
-    fits = claim.floor_gbps * _part(book, claim.plane, booking.whole, claim.owner)
-    lines = [_blocking(book, claim, owner, at, booking.whole[owner][at]) for owner, at in short[:BLOCKING_MAX]]
+    fits = claim.floor_gbps * _grantable_share(book, claim.plane, booking.whole, claim.owner)
+    lines = [
+        _blocking_link(book, claim, owner, at, booking.whole[owner][at]) for owner, at in short[:BLOCKING_LINKS_MAX]
+    ]
     surviving = f" that survives {claim.protection}" if claim.protected else ""
     raise InsufficientBandwidth(
         f"a floor of {claim.floor_gbps:g} GB/s per NPU{surviving} on plane {claim.plane} does not fit on {len(short)} "
@@ -111,12 +113,12 @@ def reallocate(
         kept[claim.owner] = GrantResult(0.0 if claim.needs.cut and claim.floor_gbps > 0 else part)
     for claim in ordered:
         if claim.protected:
-            lost = _protect(book, claim, kept[claim.owner].part)
+            lost = _reserve_protection(book, claim, kept[claim.owner].part)
             kept[claim.owner] = GrantResult(kept[claim.owner].part, lost)
     return kept
 
 
-def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str:
+def _reserve_protection(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str:
     """Set aside what another failure would take, if there is room. Return why not, or ""."""
     if part < 1:
         return "the floor itself is not fully kept"
@@ -141,20 +143,20 @@ def grantable(book: BandwidthLedger, plane: Plane, wanted: Demand, name: str) ->
     granted = {
         owner: np.minimum(amount, np.maximum(book.free(plane, owner, name), 0.0)) for owner, amount in wanted.items()
     }
-    part = min((_least(granted[owner], amount) for owner, amount in wanted.items()), default=1.0)
+    part = min((_smallest_share(granted[owner], amount) for owner, amount in wanted.items()), default=1.0)
     return granted, 1.0 if part > 1 - 1e-9 else round(part, 9)
 
 
-def _part(book: BandwidthLedger, plane: Plane, wanted: Demand, name: str) -> float:
+def _grantable_share(book: BandwidthLedger, plane: Plane, wanted: Demand, name: str) -> float:
     return grantable(book, plane, wanted, name)[1]
 
 
-def _least(granted: Vector, wanted: Vector) -> float:
+def _smallest_share(granted: Vector, wanted: Vector) -> float:
     asked = wanted > 0
     return float((granted[asked] / wanted[asked]).min()) if asked.any() else 1.0
 
 
-def scaled(need: Demand, factor: float) -> Demand:
+def scaled_demand(need: Demand, factor: float) -> Demand:
     """The demand of a floor of that many GB/s. Nodes that share a vector share the product."""
     made: dict[int, Vector] = {}
     for vector in need.values():
@@ -165,13 +167,15 @@ def scaled(need: Demand, factor: float) -> Demand:
     return {owner: made[id(vector)] for owner, vector in need.items()} if factor > 0 else {}
 
 
-def _no_path(claim: BandwidthRequest, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
+def _unreachable(claim: BandwidthRequest, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
     each = sorted({(a, b) if b == "*" else (min(a, b), max(a, b)) for a, b in cut})
-    pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in each[:BLOCKING_MAX]]
+    pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in each[:BLOCKING_LINKS_MAX]]
     return InsufficientBandwidth(f"{pluralized(len(each), 'pair')} of members {what}", field="members", blocking=pairs)
 
 
-def _blocking(book: BandwidthLedger, claim: BandwidthRequest, owner: str, at: int, wanted: float) -> dict[str, Any]:
+def _blocking_link(
+    book: BandwidthLedger, claim: BandwidthRequest, owner: str, at: int, wanted: float
+) -> dict[str, Any]:
     link = book.fabric.link_names(claim.plane, owner)[at]
     return {
         "plane": claim.plane,

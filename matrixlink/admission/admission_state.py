@@ -35,7 +35,7 @@ from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import DrainRow, LinkRow, PeeringRow, SliceRow
 from matrixresource.topology import Supernode
 
-Seen = dict[str, dict[str, float]]
+ImpairedPorts = dict[str, dict[str, float]]
 
 
 class AdmissionState:
@@ -79,7 +79,7 @@ class AdmissionState:
     def update_slice(self, row: SliceRow) -> None:
         """Apply a changed row to memory."""
         self.mark_stale()
-        self.slices.put(terms_of(row))
+        self.slices.put(slice_state_of(row))
 
     def take_topology(self, supernode: Supernode) -> bool:
         """Apply a supernode's graph to floors, routes, shares and drains. Return True if it changed."""
@@ -88,7 +88,7 @@ class AdmissionState:
         self.pristine = self.fabric.as_built()
         with self._store.transaction() as session:
             for drain in self._store.out_of_use(session):
-                ports = ports_left(self.fabric, drain.elements)
+                ports = remaining_ports(self.fabric, drain.elements)
                 now = {owner: sorted(names) for owner, names in sorted(ports.items())}
                 if drain.ports != now:
                     drain.ports = now
@@ -98,7 +98,7 @@ class AdmissionState:
     def _apply_changes(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         for row in rows:
             if isinstance(row, SliceRow) and row.state != WITHDRAWN:
-                self.slices.put(terms_of(row))
+                self.slices.put(slice_state_of(row))
 
     def _read(self, session: Session) -> None:
         for supernode in self._store.supernodes(session):
@@ -114,7 +114,7 @@ class AdmissionState:
             self.ledger.release(owner)
             self.healthy_ledger.release(owner)
         for row in self._store.slices(session):
-            terms = terms_of(row)
+            terms = slice_state_of(row)
             self.slices.put(terms)
             self.healthy_ledger.put(terms.name, self.claim(terms, self.pristine).booking())
         self.fenced = self._store.fenced(session)
@@ -218,11 +218,11 @@ class AdmissionState:
 
     # -- the fabric as a slice meets it -------------------------------------------------------------------------------
 
-    def impaired_ports(self, plane: Plane, members: Iterable[str], fabric: Fabric | None = None) -> Seen:
+    def impaired_ports(self, plane: Plane, members: Iterable[str], fabric: Fabric | None = None) -> ImpairedPorts:
         """The ports on this plane that routes among these members must avoid or use less: the members' own and, on
         RDMA, those of their leaves."""
         fabric = fabric or self.fabric
-        found: Seen = {}
+        found: ImpairedPorts = {}
         for owner in self.owners(plane, members):
             lacking = fabric.unavailable_ports(owner)
             ports = {port: gbps for port, gbps in lacking.items() if fabric.ports.plane_of[port] == plane}
@@ -230,7 +230,7 @@ class AdmissionState:
                 found[owner] = ports
         return found
 
-    def around_slice(self, terms: SliceState, fabric: Fabric | None = None) -> Seen:
+    def around_slice(self, terms: SliceState, fabric: Fabric | None = None) -> ImpairedPorts:
         """The same for everything that a slice's routes lead to: its members and its peers."""
         return self.impaired_ports(terms.plane, self.reached(terms), fabric)
 

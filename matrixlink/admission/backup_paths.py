@@ -18,13 +18,13 @@ from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.slices import BackupPath, BackupPathsView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import Protection
-from matrixlink.routing.rdma_routing import RdmaPortState, subtract, survey_states, way
+from matrixlink.routing.rdma_routing import RdmaPortState, failure_states, pair_weights, subtract_shares
 from matrixlink.routing.ub_routing import kinds_of, pair_states
 
 
 def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
     """The alternatives of one protected slice on the fabric in its present condition."""
-    states = list((_ub if terms.plane == Plane.UB else _rdma)(fabric, terms))
+    states = list((_ub_paths if terms.plane == Plane.UB else _rdma_paths)(fabric, terms))
     return BackupPathsView(
         name=name_of(terms.name),
         project=terms.project,
@@ -39,7 +39,7 @@ def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
     )
 
 
-def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
+def _ub_paths(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
     """For each state, the worst over all pairs of kinds of members."""
     kinds = list(dict.fromkeys(kinds_of(fabric, terms.members).values()))
     fails = terms.protection.fails
@@ -50,7 +50,7 @@ def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
         for die, _ in a.dies
         for their, _ in b.dies
     ]
-    names = ["", *_ub_names(terms, fabric)]
+    names = ["", *_failure_names(terms, fabric)]
     for state, name in enumerate(names):
         used = np.min([planes[state] > 0 for planes, _ in ways], axis=0)
         paths = min(int((chips[state] > 0).sum()) for _, chips in ways)
@@ -60,7 +60,7 @@ def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
         )
 
 
-def _ub_names(terms: SliceState, fabric: Fabric) -> list[str]:
+def _failure_names(terms: SliceState, fabric: Fabric) -> list[str]:
     """What fails in each state, in the order of `pair_states`; a member's own part stands for that of any member."""
     supernode, planes = fabric.supernode_name(terms.members[0]), range(fabric.spec.ub.sub_planes)
     patterns = {
@@ -72,10 +72,10 @@ def _ub_names(terms: SliceState, fabric: Fabric) -> list[str]:
     return patterns[terms.protection]
 
 
-def _rdma(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
+def _rdma_paths(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
     survey = RdmaPortState(fabric, list(terms.members))
     spines = fabric.spec.rdma.spines
-    whole, *failures = survey_states(terms.protection.fails, survey.dies)
+    whole, *failures = failure_states(terms.protection.fails, survey.dies)
     port = terms.protection == Protection.ANY_PORT
     names = [f"*.rdma-npu*-die{d}" if port else f"rdma-p{d}" for d in range(survey.dies)]
     for name, left in [("", whole), *zip(names, failures, strict=True)]:
@@ -83,7 +83,7 @@ def _rdma(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
         for cabinet, kinds in survey.kinds.items():
             for mine in kinds:
                 for theirs, between in survey.peers(cabinet):
-                    found = way(subtract(mine, left), subtract(theirs, left), between)
+                    found = pair_weights(subtract_shares(mine, left), subtract_shares(theirs, left), between)
                     weights = found.weights if found else (0.0,) * survey.dies
                     open_to = {d for d, weight in enumerate(weights) if weight > 0}
                     lanes = [1 if between.same else sum(s > 0 for s in between.spines[d]) for d in open_to]

@@ -21,7 +21,7 @@ from matrixlink.fabric.sharing.max_min import share
 from matrixlink.routing.routes import Vector
 from matrixlink.routing.routing import slowest_endpoint
 
-Shared = tuple[float, float, float]
+ShareTerms = tuple[float, float, float]
 """Weight, floor and ceiling of one slice in one sub-plane of a node, GB/s."""
 
 
@@ -57,7 +57,7 @@ def node_ports(
         column = (has, *(floor[at] for floor in floors))
         if column not in made:
             shared = [
-                _shared(each, min(floor, has), has, whole, fabric)
+                _share_terms(each, min(floor, has), has, whole, fabric)
                 for each, floor in zip(here, column[1:], strict=True)
             ]  # fmt: skip
             made[column] = [
@@ -66,11 +66,11 @@ def node_ports(
             ]
         columns.append(made[column])
     endpoint = tuple(slowest_endpoint(fabric, plane, node))
-    return [_wire(rates, endpoint) for rates in zip(*columns, strict=True)]
+    return [_ports_document(rates, endpoint) for rates in zip(*columns, strict=True)]
 
 
 @functools.lru_cache(maxsize=4096)
-def _wire(uplink_gbps: tuple[float, ...], endpoint_gbps: tuple[float, ...]) -> Ports:
+def _ports_document(uplink_gbps: tuple[float, ...], endpoint_gbps: tuple[float, ...]) -> Ports:
     return NodePorts(uplink_gbps=[*uplink_gbps], endpoint_gbps=[*endpoint_gbps]).wire()
 
 
@@ -90,14 +90,14 @@ def _floors(node: str, terms: SliceState, ledger: BandwidthLedger, sub_planes: i
     return [0.0] * sub_planes if current is None else sums.of(current)
 
 
-def _shared(terms: SliceState, floor: float, has: float, whole: float, fabric: Fabric) -> Shared:
+def _share_terms(terms: SliceState, floor: float, has: float, whole: float, fabric: Fabric) -> ShareTerms:
     if terms.ceiling_gbps is None or whole <= 0:
         return terms.weight, floor, math.inf
     return terms.weight, floor, max(floor, terms.ceiling_gbps * fabric.spec.node.npus * has / whole)
 
 
 @functools.lru_cache(maxsize=4096)
-def _first_share(capacity: float, terms: tuple[Shared, ...]) -> float:
+def _first_share(capacity: float, terms: tuple[ShareTerms, ...]) -> float:
     """The first slice's rate in one sub-plane of one node. Floors that no longer fit, after a loss just now or through
     rounding, are scaled down: the next reroute corrects the promise itself."""
     booked = sum(floor for _, floor, _ in terms)

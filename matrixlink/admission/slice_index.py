@@ -43,7 +43,7 @@ class SliceState:
     """Whether agents were asked to program the present spec."""
 
 
-def terms_of(row: SliceRow) -> SliceState:
+def slice_state_of(row: SliceRow) -> SliceState:
     # SQLAlchemy's attribute access would dominate the cost; a missing entry has no value yet.
     current = row.__dict__
     get, state = current.get, current.get("state")

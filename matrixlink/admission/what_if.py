@@ -18,13 +18,13 @@ from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.bandwidth_ledger import Booking
 from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.what_if import CutPair, OverfullLink, PlaneEffect, SliceEffect, WhatIfRequest, WhatIfView
-from matrixlink.fabric.condition.elements import Ports, all_ports, by_plane
+from matrixlink.fabric.condition.elements import Ports, all_ports, count_by_plane
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.model.qos import of_rank
+from matrixlink.model.qos import class_of_rank
 from matrixlink.routing.routing import choose_routes
 
-CUT_SHOWN = 20
-OVERFULL_SHOWN = 100
+CUT_PAIRS_MAX = 20
+OVERFULL_LINKS_MAX = 100
 
 Overfull = tuple[float, float, str]
 """Floors, capacity (GB/s), and the link."""
@@ -59,10 +59,10 @@ def apply_scenario(fabric: Fabric, asked: WhatIfRequest) -> Scenario:
     for owner, ports in drained.items():
         out.setdefault(owner, set()).update(ports)
     other.set_drained(out)
-    return Scenario(other, differing(fabric, other))
+    return Scenario(other, changed_ports(fabric, other))
 
 
-def differing(fabric: Fabric, other: Fabric) -> Ports:
+def changed_ports(fabric: Fabric, other: Fabric) -> Ports:
     """The ports of which routes may use a different amount in the two fabrics."""
     found: Ports = {}
     for owner in fabric.touched() | other.touched():
@@ -76,7 +76,7 @@ def evaluate(promises: AdmissionState, supposed: Scenario, asked: WhatIfRequest 
     """The effects of a scenario on all slices."""
     asked = asked or WhatIfRequest()
     fabric = supposed.fabric
-    affected = [terms for terms in promises.slices if not terms.withdrawing and _moves(promises, supposed, terms)]
+    affected = [terms for terms in promises.slices if not terms.withdrawing and _is_rerouted(promises, supposed, terms)]
     planes = {terms.plane for terms in affected}
     names = {terms.name for terms in affected} | {name for plane in planes for name in promises.degraded_slices(plane)}
     concerned = [promises.slices[name] for name in sorted(names)]
@@ -85,29 +85,29 @@ def evaluate(promises: AdmissionState, supposed: Scenario, asked: WhatIfRequest 
     kept = reallocate(book, claims, promises.healthy_ledger)
     moved = {terms.name for terms in affected}
     effects = [
-        _effect(promises, fabric, terms, claim, kept[terms.name], terms.name in moved)
+        _slice_effect(promises, fabric, terms, claim, kept[terms.name], terms.name in moved)
         for terms, claim in zip(concerned, claims, strict=True)
     ]
-    overfull = _overfull(promises, fabric, claims)
+    overfull = _overfull_links(promises, fabric, claims)
     return WhatIfView(
         fail=asked.fail,
         drain=asked.drain,
         repair=asked.repair,
         floors_hold=not any(effect.broken for effect in effects),
-        planes=[_plane(plane, supposed.changed, promises, effects, overfull[plane]) for plane in Plane],
+        planes=[_plane_effect(plane, supposed.changed, promises, effects, overfull[plane]) for plane in Plane],
         slices=effects,
-        links_overfull=_fullest(overfull),
+        links_overfull=_fullest_links(overfull),
     )
 
 
-def _moves(promises: AdmissionState, supposed: Scenario, terms: SliceState) -> bool:
+def _is_rerouted(promises: AdmissionState, supposed: Scenario, terms: SliceState) -> bool:
     concerned = promises.owners(terms.plane, promises.reached(terms))
     if not any(owner in supposed.changed for owner in concerned):
         return False
     return promises.around_slice(terms) != promises.around_slice(terms, supposed.fabric)
 
 
-def _effect(
+def _slice_effect(
     promises: AdmissionState, fabric: Fabric, terms: SliceState, claim: BandwidthRequest, kept: GrantResult, moved: bool
 ) -> SliceEffect:
     rerouted, cut = False, list[tuple[str, str]]()
@@ -120,19 +120,21 @@ def _effect(
         slice=terms.name,
         project=terms.project,
         plane=terms.plane,
-        qos_class=of_rank(terms.rank[0]),
+        qos_class=class_of_rank(terms.rank[0]),
         floor_gbps_per_npu=terms.floor_gbps,
         kept_before_gbps_per_npu=round(terms.floor_gbps * terms.kept, 6),
         kept_after_gbps_per_npu=round(terms.floor_gbps * kept.part, 6),
         broken=kept.part < terms.kept and terms.floor_gbps > 0,
         rerouted=rerouted,
         pairs_cut=len(cut),
-        cut=[CutPair(a=a, b=b) for a, b in cut[:CUT_SHOWN]],
+        cut=[CutPair(a=a, b=b) for a, b in cut[:CUT_PAIRS_MAX]],
         protection_lost=kept.unprotected if claim.protected and not terms.unprotected else "",
     )
 
 
-def _overfull(promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRequest]) -> dict[Plane, list[Overfull]]:
+def _overfull_links(
+    promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRequest]
+) -> dict[Plane, list[Overfull]]:
     """By plane, the links whose floors, in full, would exceed their capacity."""
     book = promises.ledger.copy(fabric, fabric.usable)
     for claim in claims:
@@ -148,7 +150,7 @@ def _overfull(promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRe
     return found
 
 
-def _fullest(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
+def _fullest_links(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
     """The worst of them: dead links first, then by how far their floors exceed their capacity."""
     ordered = sorted(
         (-(floors / gbps if gbps else np.inf), link, floors, gbps, plane)
@@ -160,18 +162,18 @@ def _fullest(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
             link=link, plane=plane, floors_gbps=round(floors, 6), gbps=gbps,
             share=round(-share, 6) if gbps else None,
         )
-        for share, link, floors, gbps, plane in ordered[:OVERFULL_SHOWN]
+        for share, link, floors, gbps, plane in ordered[:OVERFULL_LINKS_MAX]
     ]  # fmt: skip
 
 
-def _plane(
+def _plane_effect(
     plane: Plane, changed: Ports, promises: AdmissionState, effects: list[SliceEffect], overfull: list[Overfull]
 ) -> PlaneEffect:
     here = [effect for effect in effects if effect.plane == plane]
     npus = {effect.slice: promises.npus(promises.slices[effect.slice]) for effect in here}
     return PlaneEffect(
         plane=plane,
-        ports_changed=by_plane(promises.fabric, changed)[plane],
+        ports_changed=count_by_plane(promises.fabric, changed)[plane],
         slices_affected=len(here),
         slices_rerouted=sum(effect.rerouted for effect in here),
         floors_broken=sum(effect.broken for effect in here),

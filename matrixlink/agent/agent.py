@@ -25,7 +25,7 @@ from matrixlink.agent.probing import AgentProbing
 from matrixlink.agent.tables import Readback, digest
 from matrixlink.contract.link_reports import LinkReport, ReportedPort, ReportedProgram
 from matrixlink.contract.programs import DesiredProgram, ProgramView
-from matrixlink.model.program_digest import ROUTES
+from matrixlink.model.program_digest import DIGEST_FIELDS
 from matrixlink.ports import Hardware, PortCounters
 
 
@@ -147,7 +147,7 @@ class LinkAgent:
 
     async def _work(self, slice: str, program: HeldProgram) -> None:
         generation, action, desired = program.generation, program.action, program.desired
-        work = "clear" if action == "clear" else _work_for(self.tables(slice), desired)
+        work = "clear" if action == "clear" else _work_kind(self.tables(slice), desired)
         for stage in self._stages[work]:
             self.stage = f"{slice}: {stage.stage}"
             await self._clock.sleep(stage.takes_s(self._random))
@@ -251,10 +251,10 @@ class LinkAgent:
         self._wake.set()
 
 
-def _work_for(tables: dict[str, Any] | None, desired: dict[str, Any] | None) -> str:
+def _work_kind(tables: dict[str, Any] | None, desired: dict[str, Any] | None) -> str:
     if tables is None or desired is None:
         return "program"
-    return "renumber" if all(tables.get(key) == desired.get(key) for key in ROUTES) else "update"
+    return "renumber" if all(tables.get(key) == desired.get(key) for key in DIGEST_FIELDS) else "update"
 
 
 def link_stages(path: Path | None = None) -> Stages:

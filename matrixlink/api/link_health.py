@@ -16,7 +16,7 @@ from matrixlink.slices.slice_controller import SliceController
 from matrixlink.telemetry.inventory import FabricInventory
 
 
-def care_routes(
+def link_health_routes(
     slice_controller: SliceController,
     conditions: LinkStateTracker,
     diagnosis: FaultLocaliser,

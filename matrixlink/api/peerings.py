@@ -13,7 +13,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.api import access
 from matrixlink.contract.peerings import AcceptRequest, PeeringView, ReachabilityView
 from matrixlink.peering.peerings import Peerings
-from matrixlink.peering.reachability import is_network, reachability
+from matrixlink.peering.reachability import evaluate_reachability, is_network
 from matrixlink.slices.slice_controller import SliceController
 
 
@@ -64,6 +64,6 @@ def peering_routes(slice_controller: SliceController, peerings: Peerings) -> API
     ) -> ReachabilityView:
         source = source if is_network(source) else caller.resolve(source)
         target = caller.resolve(target)
-        return reachability(slice_controller.store, source, target, plane, protocol, port)
+        return evaluate_reachability(slice_controller.store, source, target, plane, protocol, port)
 
     return api.router

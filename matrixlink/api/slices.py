@@ -12,7 +12,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.admission.backup_paths import backup_paths
 from matrixlink.api import access
 from matrixlink.contract.slices import BackupPathsView, SliceRequest
-from matrixlink.fabric.condition.fabric_view import FabricView, PlaneView, joined
+from matrixlink.fabric.condition.fabric_view import FabricView, PlaneView, merge_views
 from matrixlink.model.protection import Protection
 from matrixlink.model.slice_states import WITHDRAWING
 from matrixlink.ports import Allocations
@@ -61,7 +61,7 @@ def _fabric_views(slices: KindRoutes, instances: KindRoutes, slice_controller: S
     async def instance_fabric_view(name: str) -> Response:
         def ask(session: Session) -> FabricView | None:
             rows = [row for row in store.of_instance(session, name) if row.state != WITHDRAWING]
-            return joined(name, [fabric_view(row) for row in rows]) if rows else None
+            return merge_views(name, [fabric_view(row) for row in rows]) if rows else None
 
         view = store.records.remembered(SliceRow, ("fabric view", name), ask)
         if view is None:

@@ -27,7 +27,7 @@ from matrixlink.api.access import PLANES, TELEMETRY
 from matrixlink.contract.telemetry import LinkMatrixView
 from matrixlink.telemetry.views import GROUPS, Telemetry
 
-LOOK_PERIOD_WALL_S = 0.25
+POLL_PERIOD_WALL_S = 0.25
 """How often a stream checks whether reports brought anything new."""
 TOP_BY = "utilisation desc"
 
@@ -72,6 +72,6 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
             if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
                 silent_since = loop.time()
                 yield event("BOOKMARK", version, "{}")
-            await asyncio.sleep(LOOK_PERIOD_WALL_S)
+            await asyncio.sleep(POLL_PERIOD_WALL_S)
 
     return api.router

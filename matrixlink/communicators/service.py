@@ -22,7 +22,7 @@ from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixlink.communicators.groups import TrafficGroup, check_terms, group_of
 from matrixlink.communicators.patterns import ceilings
 from matrixlink.communicators.ub_traffic import UbTraffic
-from matrixlink.communicators.views import traffic_view, transfers_cut
+from matrixlink.communicators.views import count_cut_transfers, traffic_view
 from matrixlink.contract.communicators import FLOWS_MAX, CommunicatorRequest, CommunicatorView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.forwarding.path_policies import SPRAY, Transfers
@@ -36,7 +36,7 @@ FLOWING, CUT, IDLE, OVERSIZED = "Flowing", "Cut", "Idle", "Oversized"
 slice has grown so far that a supernode cannot follow its flows in addition to those of smaller ones."""
 
 
-Wanted = tuple[TrafficGroup, float | None, str, int]
+DesiredGroup = tuple[TrafficGroup, float | None, str, int]
 """A communicator's transfers, the offer of a rank, the routing and the seed."""
 
 
@@ -166,7 +166,7 @@ class Communicators:
                     if orphan is not None and session.get(SliceRow, orphan.slice) is None:
                         session.delete(orphan)
 
-    def _within_limit(self, wanted: dict[str, Wanted]) -> dict[str, Wanted]:
+    def _within_limit(self, wanted: dict[str, DesiredGroup]) -> dict[str, DesiredGroup]:
         """As many as can be followed, the smallest first: one whose slice has grown displaces no other."""
         flows = {name: self._flows(group, routing) for name, (group, _, routing, _) in wanted.items()}
         total: Counter[str] = Counter()
@@ -183,7 +183,7 @@ class Communicators:
         shape = self.plane(group.supernode).shape
         return len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
 
-    def _put_groups(self, wanted: dict[str, Wanted]) -> None:
+    def _put_groups(self, wanted: dict[str, DesiredGroup]) -> None:
         current = self._groups
         gone = [name for name, group in current.items() if name not in wanted or not wanted[name][0].same(group)]
         for supernode, traffic in self._traffic.items():
@@ -250,7 +250,7 @@ class Communicators:
         group = self._groups.get(name)
         if group is None:
             return OVERSIZED if name in self._oversized else IDLE
-        return CUT if transfers_cut(self._traffic[group.supernode], name) else FLOWING
+        return CUT if count_cut_transfers(self._traffic[group.supernode], name) else FLOWING
 
     def _shown(self, row: CommunicatorRow) -> CommunicatorView:
         view = row.view()

@@ -23,7 +23,7 @@ from matrixlink.forwarding.forwarding_tables import ForwardingTables
 # ---- communicators --------------------------------------------------------------------------------------------------
 
 
-def transfers_cut(traffic: UbTraffic, name: str) -> int:
+def count_cut_transfers(traffic: UbTraffic, name: str) -> int:
     """How many transfers of a group have no path left."""
     return int((traffic.flows.by_transfer(name, traffic.flows.weight) == 0).sum())
 
@@ -40,7 +40,7 @@ def traffic_view(traffic: UbTraffic, name: str, group: TrafficGroup) -> Communic
         ranks=ranks,
         transfers=len(rates),
         flows=flows.stop - flows.start,
-        cut=transfers_cut(traffic, name),
+        cut=count_cut_transfers(traffic, name),
         mean_gbps=round(float(by_rank.mean()), 6),
         slowest_gbps=round(float(by_rank.min()), 6),
         tables_version=traffic.tables.version,
@@ -59,7 +59,7 @@ def flow_item(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -
     """One flow of a group, by its number in the group."""
     flow = traffic.flows.flows_of(name).start + number
     return FlowView(
-        **_ends(traffic, name, group, number),
+        **_flow_ends(traffic, name, group, number),
         path=traffic.path_names(traffic.flows.path[flow]),
         gbps=round(float(traffic.flows.rate[flow]), 6),
         weight=round(float(traffic.flows.weight[flow]), 9),
@@ -75,7 +75,7 @@ def change_items(traffic: UbTraffic, name: str, group: TrafficGroup) -> dict[str
 def change_item(traffic: UbTraffic, name: str, group: TrafficGroup, at: int) -> dict[str, Any]:
     last = traffic.changes[name]
     return FlowChangeView(
-        **_ends(traffic, name, group, int(last.flows[at])),
+        **_flow_ends(traffic, name, group, int(last.flows[at])),
         path_before=traffic.path_names(last.path_before[at]),
         path=traffic.path_names(last.path_after[at]),
         gbps_before=round(float(last.rate_before[at]), 6),
@@ -83,7 +83,7 @@ def change_item(traffic: UbTraffic, name: str, group: TrafficGroup, at: int) -> 
     ).wire()
 
 
-def _ends(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -> dict[str, Any]:
+def _flow_ends(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -> dict[str, Any]:
     flows, planes = traffic.flows.flows_of(name), traffic.shape.sub_planes
     ways = (flows.stop - flows.start) // (len(group.source) * planes)
     transfer, plane = divmod(number // ways, planes)

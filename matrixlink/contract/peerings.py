@@ -24,7 +24,7 @@ class PortRange(ApiModel):
     last: Port = Field(description="last port of the range, inclusive")
 
 
-def is_block(text: str) -> bool:
+def is_address_block(text: str) -> bool:
     """Whether the text is an address or an address block, and not the name or key of a slice. Raises ValueError if it
     looks like an address but is not valid."""
     if "." not in text and ":" not in text:
@@ -54,13 +54,13 @@ class SecurityRule(ApiModel):
     @field_validator("remote")
     @classmethod
     def _sound(cls, remote: str) -> str:
-        if remote != "*" and not is_block(remote):
+        if remote != "*" and not is_address_block(remote):
             validate_resource_name(remote, "securityRules.remote")
         return remote
 
     def in_project(self, project: str) -> Self:
         """A copy with the slice's key in place of its name."""
-        if self.remote == "*" or is_block(self.remote):
+        if self.remote == "*" or is_address_block(self.remote):
             return self
         return self.model_copy(update={"remote": resolve(self.remote, project)})
 

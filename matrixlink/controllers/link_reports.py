@@ -182,7 +182,7 @@ class LinkReportProcessor:
     ) -> dict[str, KnownProgram]:
         """Know the programs that the node is asked to hold, and no others; returns what was known before."""
         before = self._programs.get(node, {})
-        known = {row.slice: _known(row, reported.get(row.slice), before.get(row.slice)) for row in rows}
+        known = {row.slice: _known_program(row, reported.get(row.slice), before.get(row.slice)) for row in rows}
         if known != before:
             self._store.records.on_rollback(restore_entry(self._programs, node))
             self._programs[node] = known
@@ -253,7 +253,7 @@ class LinkReportProcessor:
 
     def _desired_program(self, row: ProgramRow, reported: ReportedProgram | None) -> DesiredProgram:
         again = self._strange(row, reported)
-        request = row.desired(whole=again or not _holds(row, reported))
+        request = row.desired(whole=again or not _acknowledges(row, reported))
         request.again = again
         return request
 
@@ -286,14 +286,14 @@ class LinkReportProcessor:
         return True
 
 
-def _known(row: ProgramRow, reported: ReportedProgram | None, before: KnownProgram | None) -> KnownProgram:
+def _known_program(row: ProgramRow, reported: ReportedProgram | None, before: KnownProgram | None) -> KnownProgram:
     drifts = None if reported is None else reported.drifts
     if before is not None and before.body is row.body:
         return before if before.drifts == drifts else replace(before, drifts=drifts)
     return KnownProgram(row.body, digest(row.view().model_dump(mode="json")), drifts)
 
 
-def _holds(row: ProgramRow, reported: ReportedProgram | None) -> bool:
+def _acknowledges(row: ProgramRow, reported: ReportedProgram | None) -> bool:
     """Whether the agent knows this generation already, so that it need not be reported again."""
     return reported is not None and reported.generation == row.generation and (row.action == "clear") == (
         reported.status == "Cleared"

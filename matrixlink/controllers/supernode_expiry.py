@@ -13,7 +13,7 @@ from typing import Protocol
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.slices.slice_controller import SliceController
 
-SILENCE_S = 600.0
+EXPIRY_S = 600.0
 """A supernode is forgotten after ten minutes without a report from any of its agents, if it has no slice."""
 
 
@@ -23,7 +23,7 @@ class NodeMemory(Protocol):
     def forget_nodes(self, nodes: Collection[str]) -> None: ...
 
 
-class DepartedSupernodes:
+class SupernodeExpiry:
     """`kept`: supernodes that are never forgotten. `memories`: what has to forget a supernode's nodes too, besides the
     leases."""
 
@@ -40,7 +40,7 @@ class DepartedSupernodes:
         silent = [
             name
             for name, supernode in fabric.supernodes.items()
-            if name not in self._kept and all(self._leases.silent_s(node) > SILENCE_S for node in supernode.nodes())
+            if name not in self._kept and all(self._leases.silent_s(node) > EXPIRY_S for node in supernode.nodes())
         ]
         gone = []
         if silent:

@@ -22,7 +22,7 @@ from matrixresource.topology.deviations import Deviation
 
 log = logging.getLogger(__name__)
 
-MOVED = "CableMoved"
+CABLE_MOVED = "CableMoved"
 
 
 class TopologyFollower:
@@ -51,8 +51,8 @@ class TopologyFollower:
         return f"rewired: {', '.join(learnt) or 'nothing'}"
 
     def _take(self, name: str, wiring: SupernodeWiring) -> bool:
-        document: dict[str, Any] = {"spec": wiring.spec, "drawn": wiring.drawn, "found": _moved(wiring)}
-        supernode = supernode_of(name, document)
+        document: dict[str, Any] = {"spec": wiring.spec, "drawn": wiring.drawn, "found": _moved_cables(wiring)}
+        supernode = supernode_from_document(name, document)
         try:
             news = self._slice_controller.promises.take_topology(supernode)
         except InvalidField as refused:
@@ -69,11 +69,11 @@ class TopologyFollower:
         return news
 
 
-def _moved(wiring: SupernodeWiring) -> list[dict[str, str]]:
-    return [each for each in wiring.found if each["kind"] == MOVED]
+def _moved_cables(wiring: SupernodeWiring) -> list[dict[str, str]]:
+    return [each for each in wiring.found if each["kind"] == CABLE_MOVED]
 
 
-def supernode_of(name: str, document: Mapping[str, Any]) -> Supernode:
+def supernode_from_document(name: str, document: Mapping[str, Any]) -> Supernode:
     """A supernode from its stored graph."""
     supernode = Supernode(name, topology=compile_stored(document))
     return supernode.with_deviations(Deviation(**each).qualified(name) for each in document["found"])

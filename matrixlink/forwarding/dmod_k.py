@@ -18,7 +18,7 @@ from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints, Ports
 from matrixlink.forwarding.element_state import Availability
 
 
-def nth_of(words: Words, turn: Ints, width: int) -> Ints:
+def nth_set_bit(words: Words, turn: Ints, width: int) -> Ints:
     """The position of the set bit of each word that comes as (turn modulo their count)-th; 0 if none is set."""
     left_to_pass = (turn % np.maximum(np.bitwise_count(words), 1)).astype(np.int8)
     chosen = np.zeros(len(words), np.int64)
@@ -36,7 +36,7 @@ def l1_entries(shape: ClosShape, left: Availability, plane: Ints, source: Ints, 
     broken = np.flatnonzero(words != (1 << shape.chips) - 1)
     if len(broken):
         few = words[broken]
-        spread = (shape.ends + nth_of(few, source[broken] + target[broken], shape.chips)).astype(np.int8)
+        spread = (shape.ends + nth_set_bit(few, source[broken] + target[broken], shape.chips)).astype(np.int8)
         spread[few == 0] = NONE
         served_always = int(np.bitwise_and.reduce(few))
         for end, chip in enumerate(shape.chip_of_end.tolist()):
@@ -62,7 +62,9 @@ def l2_ports(shape: ClosShape, left: Availability) -> Ports:
         of_node = np.repeat(np.arange(shape.supernodes), nodes)
         words = left.spines[:, :, None, :] & left.spines[:, None, :, :]  # [p, s, t, k]
         for s in range(shape.supernodes):
-            ports[:, s] = _spread_spines(shape, np.moveaxis(words[:, s][:, of_node], 2, 1), s + of_node + here, here)
+            ports[:, s] = _spread_over_spines(
+                shape, np.moveaxis(words[:, s][:, of_node], 2, 1), s + of_node + here, here
+            )
     for s in range(shape.supernodes):
         own = slice(s * nodes, (s + 1) * nodes)
         ports[:, s, :, own] = np.arange(nodes, dtype=shape.port_type)
@@ -70,14 +72,14 @@ def l2_ports(shape: ClosShape, left: Availability) -> Ports:
     return ports
 
 
-def _spread_spines(shape: ClosShape, words: Words, turn: Ints, here: Ints) -> Ports:
+def _spread_over_spines(shape: ClosShape, words: Words, turn: Ints, here: Ints) -> Ports:
     """[p, k, m] ports of one supernode's L2 chips to third-level chips, from the sets of those that serve."""
     default = here % shape.spines
     ports = np.broadcast_to((shape.nodes + default).astype(shape.port_type), words.shape).copy()
     broken = np.nonzero(((words >> default.astype(np.uint32)) & 1) == 0)
     if len(broken[0]):
         few = words[broken]
-        chosen = shape.nodes + nth_of(few, turn[broken[2]], shape.spines)
+        chosen = shape.nodes + nth_set_bit(few, turn[broken[2]], shape.spines)
         ports[broken] = np.where(few == 0, NONE, chosen)
     return ports
 
@@ -90,7 +92,7 @@ def l3_ports(shape: ClosShape, left: Availability) -> Ports:
     return np.where(reached, of_node.astype(shape.port_type), shape.port_type(NONE))
 
 
-def to_ends(ports: Ports, ends_alive: Bools) -> Ports:
+def to_endpoints(ports: Ports, ends_alive: Bools) -> Ports:
     """Ports towards nodes [..., m] as ports towards endpoints [..., m, e]: none to an endpoint whose link is lost.
     `ends_alive` is [p, m, e], and the first axis of `ports` is the sub-plane."""
     spread = (slice(None), *(None,) * (ports.ndim - 2))

@@ -90,8 +90,8 @@ class ElementState:
         ends, cables, trunks = self._with_chips(up)
         open_now = {kind: status & ~self.drained[kind][planes] for kind, status in up.items()}
         ends_open, cables_open, trunks_open = self._with_chips(open_now)
-        spines = _words(trunks_open)
-        return Availability(self._pairs(_words(cables_open), spines), spines, ends_open, ends, cables, trunks)
+        spines = _pack_bits(trunks_open)
+        return Availability(self._pairs(_pack_bits(cables_open), spines), spines, ends_open, ends, cables, trunks)
 
     def _with_chips(self, each: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
         """Endpoint links, cables and trunks, each multiplied by the state of the chips at its ends."""
@@ -105,14 +105,14 @@ class ElementState:
         pairs: Words = chips[:, :, None] & chips[:, None, :]
         shape = self.shape
         if shape.supernodes > 1:
-            joined = _words((spines[:, :, None, :] & spines[:, None, :, :]) != 0)
+            joined = _pack_bits((spines[:, :, None, :] & spines[:, None, :, :]) != 0)
             own = np.arange(shape.supernodes)
-            joined[:, own, own] = all_bits(shape.chips)
+            joined[:, own, own] = low_bits(shape.chips)
             pairs = pairs.reshape(-1, shape.supernodes, shape.nodes, shape.supernodes, shape.nodes)
             pairs &= joined[:, :, None, :, None]
             pairs = pairs.reshape(-1, shape.all_nodes, shape.all_nodes)
         own = np.arange(shape.all_nodes)
-        pairs[:, own, own] = all_bits(shape.chips)
+        pairs[:, own, own] = low_bits(shape.chips)
         return pairs
 
     def link_shares(self, planes: Ints) -> NDArray[np.float64]:
@@ -123,11 +123,11 @@ class ElementState:
         return np.concatenate(each, axis=1)
 
 
-def all_bits(count: int) -> np.uint32:
+def low_bits(count: int) -> np.uint32:
     return np.uint32((1 << count) - 1)
 
 
-def _words(bits: Bools) -> Words:
+def _pack_bits(bits: Bools) -> Words:
     """The last axis as bits of a word, lowest first."""
     powers = np.left_shift(np.uint32(1), np.arange(bits.shape[-1], dtype=np.uint32))
     return (bits * powers).sum(-1, dtype=np.uint32)

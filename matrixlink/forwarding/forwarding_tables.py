@@ -16,10 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from matrixlink.forwarding.clos_shape import NONE, Bools, ClosShape, Ints, Ports
-from matrixlink.forwarding.dmod_k import l1_entries, l2_ports, l3_ports, to_ends
-from matrixlink.forwarding.element_state import Availability, ElementEvent, ElementState, all_bits
+from matrixlink.forwarding.dmod_k import l1_entries, l2_ports, l3_ports, to_endpoints
+from matrixlink.forwarding.element_state import Availability, ElementEvent, ElementState, low_bits
 
-ROWS_AT_ONCE = 1 << 16
+ROWS_PER_BATCH = 1 << 16
 """Rows of the L1 tables computed at a time, to limit memory."""
 
 
@@ -36,7 +36,7 @@ class EntryDiff:
         return len(self.at)
 
 
-NOTHING = EntryDiff(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.int8))
+NO_CHANGE = EntryDiff(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.int8))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,12 +66,12 @@ class ForwardingTables:
         self.l1[:] = shape.ends + shape.chip_of_end
         own = np.arange(nodes)
         self.l1[:, own, own] = np.arange(shape.ends)
-        whole = self.left.pairs == all_bits(shape.chips)
-        self._remake_l1(planes, self.left, _rows(~whole, ~self.left.ends, ~self.left.ends_alive))
+        whole = self.left.pairs == low_bits(shape.chips)
+        self._remake_l1(planes, self.left, _affected_rows(~whole, ~self.left.ends, ~self.left.ends_alive))
         self._l2_ports = l2_ports(shape, self.left)
-        self.l2: Ports = to_ends(self._l2_ports, self.left.ends_alive)
+        self.l2: Ports = to_endpoints(self._l2_ports, self.left.ends_alive)
         self._l3_ports = self._ports_of_spines(self.left)
-        self.l3: Ports = to_ends(self._l3_ports, self.left.ends_alive)
+        self.l3: Ports = to_endpoints(self._l3_ports, self.left.ends_alive)
 
     @property
     def entries(self) -> int:
@@ -90,7 +90,7 @@ class ForwardingTables:
         events = list(events)
         self.condition.take(events)
         if not events:
-            return TableChange(NOTHING, NOTHING, NOTHING, np.empty(0, np.int64))
+            return TableChange(NO_CHANGE, NO_CHANGE, NO_CHANGE, np.empty(0, np.int64))
         planes = np.array(sorted({event.at[0] for event in events}), np.int64)
         before, now = self.left.of(planes), self.condition.left(planes)
         self.left.put(planes, now)
@@ -98,11 +98,11 @@ class ForwardingTables:
         changed = (shares != self.link_shares[planes]).any(1)
         self.link_shares[planes] = shares
         ends = now.ends_alive != before.ends_alive
-        rows = _rows(now.pairs != before.pairs, now.ends != before.ends, ends)
+        rows = _affected_rows(now.pairs != before.pairs, now.ends != before.ends, ends)
         changed |= rows.any((1, 2)) | (now.spines != before.spines).any((1, 2))
         l1 = self._remake_l1(planes, now, rows)
-        l2 = _remake(self.l2, self._l2_ports, l2_ports(self.shape, now), planes, ends, now.ends_alive)
-        l3 = _remake(self.l3, self._l3_ports, self._ports_of_spines(now), planes, ends, now.ends_alive)
+        l2 = _rebuild(self.l2, self._l2_ports, l2_ports(self.shape, now), planes, ends, now.ends_alive)
+        l3 = _rebuild(self.l3, self._l3_ports, self._ports_of_spines(now), planes, ends, now.ends_alive)
         return TableChange(l1, l2, l3, planes[changed])
 
     def _ports_of_spines(self, left: Availability) -> Ports:
@@ -115,15 +115,15 @@ class ForwardingTables:
         found, nodes = np.flatnonzero(rows), self.shape.all_nodes
         table = self.l1.reshape(-1, self.shape.ends)
         changes = []
-        for first in range(0, len(found), ROWS_AT_ONCE):
-            pair = found[first : first + ROWS_AT_ONCE]
+        for first in range(0, len(found), ROWS_PER_BATCH):
+            pair = found[first : first + ROWS_PER_BATCH]
             plane, source, target = pair // (nodes * nodes), pair // nodes % nodes, pair % nodes
             made = l1_entries(self.shape, left, plane, source, target)
-            changes.append(_put(table, (planes[plane] * nodes + source) * nodes + target, made))
-        return _joined(changes)
+            changes.append(_write_rows(table, (planes[plane] * nodes + source) * nodes + target, made))
+        return _merged(changes)
 
 
-def _rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
+def _affected_rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
     """The rows [p, n, m] of the L1 tables that are affected: through the pair, or through an endpoint [p, m, e] of
     m."""
     own = np.arange(pairs.shape[1])
@@ -132,7 +132,7 @@ def _rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
     return rows
 
 
-def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools, ends_alive: Bools) -> EntryDiff:
+def _rebuild(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools, ends_alive: Bools) -> EntryDiff:
     """Update a table from its ports towards nodes [p, ..., m] of some sub-planes, and return the changed entries.
     `ends` are the endpoints [p, m, e] whose link appeared or disappeared."""
     spread = (slice(None), *(None,) * (ports.ndim - 2))
@@ -141,10 +141,10 @@ def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools
     plane, node = rows // of_plane, rows % ports.shape[-1]
     made = np.where(ends_alive[plane, node], ports.reshape(-1)[rows][:, None], np.int8(NONE))
     before[planes] = ports
-    return _put(table.reshape(-1, table.shape[-1]), planes[plane] * of_plane + rows % of_plane, made)
+    return _write_rows(table.reshape(-1, table.shape[-1]), planes[plane] * of_plane + rows % of_plane, made)
 
 
-def _put(table: Ports, rows: Ints, made: Ports) -> EntryDiff:
+def _write_rows(table: Ports, rows: Ints, made: Ports) -> EntryDiff:
     """Write rows, and return the entries that changed."""
     current = table[rows].ravel()
     news = np.flatnonzero(current != made.ravel())
@@ -154,10 +154,10 @@ def _put(table: Ports, rows: Ints, made: Ports) -> EntryDiff:
     return EntryDiff(at, current[news], after)
 
 
-def _joined(changes: list[EntryDiff]) -> EntryDiff:
+def _merged(changes: list[EntryDiff]) -> EntryDiff:
     if len(changes) == 1:
         return changes[0]
     if not changes:
-        return NOTHING
+        return NO_CHANGE
     parts = (np.concatenate([getattr(change, name) for change in changes]) for name in ("at", "before", "after"))
     return EntryDiff(*parts)

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.rates import compute_rates
 from matrixlink.fabric.sharing.traffic import traffic
 from matrixlink.forwarding.clos_shape import NONE, Ints
 from matrixlink.forwarding.forwarding_tables import ForwardingTables, TableChange
 from matrixlink.forwarding.path_policies import PathSpread, Transfers
 from matrixlink.forwarding.paths import Floats, Paths, path_share, paths
 
-SAME = 1e-9
+RATE_TOLERANCE = 1e-9
 """Rates this close, relatively, are the same."""
 
 
@@ -113,7 +113,7 @@ class LiveFlows:
         shared_anew = np.union1d(change.planes, self.plane[ceiling != self.ceiling]).astype(np.int64)
         rate = self.rate.copy()
         self._rate(shared_anew)
-        rerated = np.flatnonzero(np.abs(self.rate - rate) > SAME * np.maximum(self.rate, rate))
+        rerated = np.flatnonzero(np.abs(self.rate - rate) > RATE_TOLERANCE * np.maximum(self.rate, rate))
         return FlowChange(
             looked[moved], path[moved], self.path[looked[moved]], rerated, rate[rerated], self.rate[rerated]
         )
@@ -151,4 +151,4 @@ class LiveFlows:
                 path = np.where(self.path[live] == NONE, NONE, self.path[live] - plane * shape.links)
                 capacity = shape.built_gbps * self.tables.link_shares[plane]
                 made = traffic(capacity, path, weight=self.weight[live], ceiling=self.ceiling[live])
-                self.rate[live] = rates_now(made)
+                self.rate[live] = compute_rates(made)

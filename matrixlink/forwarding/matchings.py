@@ -25,11 +25,11 @@ def matchings(senders: Ints, receivers: Ints, chips: int) -> Ints:
     left for `around`."""
     colour = np.zeros(len(senders), np.int64)
     for _ in range((chips - 1).bit_length()):
-        colour = 2 * colour + _halves(colour, senders, receivers)
+        colour = 2 * colour + _halve(colour, senders, receivers)
     return colour
 
 
-def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
+def _halve(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
     """0 or 1 for each edge: every vertex's edges of each colour are divided evenly, to within one."""
     edges = len(colour)
     if not edges:
@@ -47,7 +47,7 @@ def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
     extra_l, extra_r = (np.arange(colours) + 1) * width_s - 1, (np.arange(colours) + 1) * width_r - 1
     left = np.concatenate([left, odd_l, extra_l[of_r], extra_l[both]])
     right = np.concatenate([right, extra_r[of_l], odd_r, extra_r[both]])
-    by_left, by_right = _partners(left), _partners(right)
+    by_left, by_right = _pair_edges(left), _pair_edges(right)
     label, jump = np.arange(len(left)), by_left[by_right]
     for _ in range(len(left).bit_length()):
         label = np.minimum(label, label[jump])
@@ -55,7 +55,7 @@ def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
     return (label > label[by_left])[:edges].astype(np.int64)
 
 
-def _partners(vertex: Ints) -> Ints:
+def _pair_edges(vertex: Ints) -> Ints:
     """Edges paired at their vertices; every vertex must have an even number of them."""
     order = np.argsort(vertex, kind="stable")
     partner = np.empty(len(vertex), np.int64)
@@ -63,7 +63,7 @@ def _partners(vertex: Ints) -> Ints:
     return partner
 
 
-def around(colour: Ints, senders: Ints, receivers: Ints, words: Words, chips: int) -> Ints:
+def chips_around_faults(colour: Ints, senders: Ints, receivers: Ints, words: Words, chips: int) -> Ints:
     """The chip of each transfer, where `words` has the chips that serve its pair: its colour if that is one of them,
     else the one whose cables have the fewest others, the lowest of several; NONE if none serves."""
     serves: Bools = ((words[:, None] >> np.arange(chips, dtype=np.uint32)) & 1).astype(bool)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from matrixcommon.model.errors import InvalidField
 from matrixlink.forwarding.clos_shape import NONE, ClosShape, Ints, Words
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
-from matrixlink.forwarding.matchings import around, matchings
+from matrixlink.forwarding.matchings import chips_around_faults, matchings
 from matrixlink.forwarding.paths import Floats, even_weight, table_chips, table_weight
 
 STATIC, PLANNED, ECMP, SPRAY = "static", "planned", "ecmp", "spray"
@@ -104,7 +104,7 @@ class PathSpread:
     def _planned(self, plane: int) -> Ints:
         chosen, across = np.zeros(len(self.transfers), np.int64), ~self._within
         colour, words, chips = self._colour[across], self.words(plane)[across], self.tables.shape.chips
-        chosen[across] = around(colour, self._from[across], self._to[across], words, chips)
+        chosen[across] = chips_around_faults(colour, self._from[across], self._to[across], words, chips)
         return chosen[:, None]
 
     def _hashed(self, plane: int) -> Ints:

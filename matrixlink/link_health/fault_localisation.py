@@ -19,13 +19,13 @@ from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.contract.link_reports import LinkReport
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.link_health.link_state import LinkStateTracker
-from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
-from matrixlink.probing.tomography import WHOLE, LocalisationResult, ProbeOutcomes, confirmed, localise
+from matrixlink.probing.plan import LINK_COLUMNS, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan
+from matrixlink.probing.tomography import PASS_SHARE, LocalisationResult, ProbeOutcomes, confirmed_suspicions, localise
 
-ROUNDS_JUDGED = 4
+ROUNDS_EVALUATED = 4
 ROUNDS_AHEAD_MAX = 6
 """A minute: the furthest that an agent's clock may be ahead of the service's."""
-SPEAKING_WITHIN_ROUNDS = 2.5
+ACTIVE_WITHIN_ROUNDS = 2.5
 """Nodes that have sent no probes for longer are not waited for."""
 DETECTED_WITHIN_ROUNDS = 3.5
 """The rest of the round in which it fails, two whole rounds, and their reports."""
@@ -65,7 +65,7 @@ class ProbeHistory:
     def judged(self, since: float) -> list[int]:
         """The newest rounds on which half of the nodes active since then have reported."""
         speaking = sum(at >= since for at in self.heard_at.values())
-        return [number for number in self.newest() if 2 * len(self.heard[number]) >= speaking][:ROUNDS_JUDGED]
+        return [number for number in self.newest() if 2 * len(self.heard[number]) >= speaking][:ROUNDS_EVALUATED]
 
 
 class FaultLocaliser:
@@ -106,7 +106,7 @@ class FaultLocaliser:
             blind |= heard[node].blind
         heard[node] = ProbeResults(reported.sent, {each.probe: each.share for each in reported.failed}, blind)
         rounds.heard_at[node] = self._clock.now()
-        for old in rounds.newest()[ROUNDS_JUDGED + ROUNDS_AHEAD_MAX :]:
+        for old in rounds.newest()[ROUNDS_EVALUATED + ROUNDS_AHEAD_MAX :]:
             del rounds.heard[old]
         self.latency_us[node] = {str(plane): us for plane, us in reported.latency_us.items()}
         if reported.failed or self._conditions.accused() or self._suspicions:
@@ -139,16 +139,16 @@ class FaultLocaliser:
 
     def _evaluate(self, name: str, rounds: ProbeHistory) -> list[str]:
         plan = rounds.plan
-        since = self._clock.now() - SPEAKING_WITHIN_ROUNDS * self._round_s
+        since = self._clock.now() - ACTIVE_WITHIN_ROUNDS * self._round_s
         seen = [self._outcomes(rounds, number) for number in rounds.judged(since)]
         localised = [localise(outcomes) for outcomes in seen]
-        found = {plan.names[each.part]: each for each in confirmed(localised)}
+        found = {plan.names[each.part]: each for each in confirmed_suspicions(localised)}
         self._note(name, plan, localised)
         accused = {part: share for part, share in self._conditions.accused().items() if plan.supernode.owns(part)}
         passed = [
             part
             for part in accused
-            if part not in found and (part not in plan.number or _passed(plan.number[part], seen))
+            if part not in found and (part not in plan.number or _is_cleared(plan.number[part], seen))
         ]
         due = {
             part: each
@@ -189,7 +189,7 @@ class FaultLocaliser:
         if known:
             is_dark = np.zeros(len(plan.names) + 1, bool)  # the last entry is for parts that do not exist
             is_dark[known] = True
-            keep = ~is_dark[parts[:, :, :LINKS_CROSSED]].any(axis=2)
+            keep = ~is_dark[parts[:, :, :LINK_COLUMNS]].any(axis=2)
             return ProbeOutcomes(parts[keep], shares[keep])
         return ProbeOutcomes(parts.reshape(shares.size, -1), shares.ravel())
 
@@ -211,6 +211,6 @@ class FaultLocaliser:
         return reported
 
 
-def _passed(part: int, seen: list[ProbeOutcomes]) -> bool:
+def _is_cleared(part: int, seen: list[ProbeOutcomes]) -> bool:
     """Whether in the two newest rounds some probe over the part came through at full rate."""
-    return len(seen) >= 2 and all(outcomes.best(part) >= WHOLE for outcomes in seen[:2])
+    return len(seen) >= 2 and all(outcomes.best(part) >= PASS_SHARE for outcomes in seen[:2])

@@ -56,7 +56,7 @@ class LinkEvents:
                     rows.pop(name).announced = state
             for row in filter(self._waited, rows.values()):
                 row.announced = state
-                self._say(session, row.name, f"Link{state}", _sentence(row), state)
+                self._say(session, row.name, f"Link{state}", _message(row), state)
                 announced += 1
         return announced
 
@@ -97,7 +97,7 @@ class LinkEvents:
         self._store.say(session, about, reason, text, self._clock.now(), warning=state != UP)
 
 
-def _sentence(row: LinkRow) -> str:
+def _message(row: LinkRow) -> str:
     if row.port_state == UP:
         return f"{row.name} carries its {row.built_gbps:g} GB/s again"
     reported = row.reported_gbps or 0.0

@@ -22,7 +22,7 @@ from matrixlink.link_health.flap_damping import DEGRADED_PENALTY, DOWN_PENALTY, 
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import LinkRow
 
-WORSE = {UP: 0, DEGRADED: 1, DOWN: 2}
+SEVERITY = {UP: 0, DEGRADED: 1, DOWN: 2}
 
 
 class LinkStateTracker:
@@ -163,7 +163,7 @@ class LinkStateTracker:
         """Update a row and the fabric to what is known now. `was_gbps`: what was reported of it before."""
         built = row.built_gbps
         before, after = health(was_gbps, built), health(row.effective_gbps, built)
-        if WORSE[after] > WORSE[before]:
+        if SEVERITY[after] > SEVERITY[before]:
             self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
         changed = self._believe(row)
         return self._free_last_ways(session, row) or changed

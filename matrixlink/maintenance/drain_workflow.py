@@ -15,7 +15,7 @@ from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixlink.maintenance.drained_elements import DrainedElements
 from matrixlink.store.tables import DRAINED, DRAINING, RESTORED, DrainRow, OperationRow, WorkflowDrains
 
-LOOK_S = 5.0
+CHECK_INTERVAL_S = 5.0
 """How often acknowledgements are checked when no agent's report triggers it earlier."""
 
 
@@ -53,7 +53,7 @@ async def await_acknowledgements(work: DrainContext) -> None:
             return
         work.elements.count_crossing(session, row)
     if row.waiting_for:
-        raise StepPending(row.message, again_s=LOOK_S)
+        raise StepPending(row.message, again_s=CHECK_INTERVAL_S)
 
 
 async def mark_drained(work: DrainContext) -> None:

@@ -34,10 +34,10 @@ class DrainedElements:
     def count_crossing(self, session: Session, row: DrainRow) -> None:
         """Record on a drain which programs may still send over its ports."""
         waiting = self._crossing(session, row.ports)
-        if (row.waiting_for, row.message) != (len(waiting), _described(waiting)):
-            row.waiting_for, row.message = len(waiting), _described(waiting)
+        if (row.waiting_for, row.message) != (len(waiting), _describe_waiting(waiting)):
+            row.waiting_for, row.message = len(waiting), _describe_waiting(waiting)
 
-    def _crossing(self, session: Session, out: Out) -> list[str]:
+    def _crossing(self, session: Session, out: PortsByOwner) -> list[str]:
         """Programs that may still send over these ports: not acknowledged, or acknowledged and using them."""
         found = []
         for name in self._concerned(out):
@@ -47,7 +47,7 @@ class DrainedElements:
                     found.append(program.name)
         return found
 
-    def _concerned(self, out: Out) -> list[str]:
+    def _concerned(self, out: PortsByOwner) -> list[str]:
         """Slices with a member whose ports, or whose leaf's trunks, are among these."""
         roll, names = self.promises.slices, set[str]()
         for owner, ports in out.items():
@@ -63,7 +63,7 @@ class DrainedElements:
         return sorted(names)
 
 
-def _described(waiting: list[str]) -> str:
+def _describe_waiting(waiting: list[str]) -> str:
     if not waiting:
         return "no route crosses it"
     more = f" and {len(waiting) - 3} more" if len(waiting) > 3 else ""

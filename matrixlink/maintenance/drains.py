@@ -15,7 +15,7 @@ from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.model.quantities import pluralized
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows.runner import WorkflowRunner
-from matrixlink.admission.what_if import Scenario, differing, evaluate
+from matrixlink.admission.what_if import Scenario, changed_ports, evaluate
 from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.elements import Ports, all_ports, merge_ports
@@ -83,7 +83,7 @@ class Drains:
             merge_ports([*(row.ports for row in self._store.out_of_use(session) if row.name != name), ports])
         )
         asked = WhatIfRequest(drain=request.elements)
-        judged = evaluate(self._promises, Scenario(supposed, differing(self._fabric, supposed)), asked)
+        judged = evaluate(self._promises, Scenario(supposed, changed_ports(self._fabric, supposed)), asked)
         broken = [effect for effect in judged.slices if effect.broken or effect.pairs_cut]
         if broken and not request.even_if_floors_break:
             raise InsufficientBandwidth(

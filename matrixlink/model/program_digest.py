@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-ROUTES = (
+DIGEST_FIELDS = (
     "isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours", "peerings",
     "security_rules",
 )  # fmt: skip
@@ -18,13 +18,13 @@ ROUTES = (
 def digest(table: Mapping[str, Any]) -> str:
     """Sixteen hex digits (64 bits of SHA-256): for finding accidents, not forgers. `table` is a program's JSON form
     with snake_case fields; numbers count by their value, so 4 and 4.0 are one."""
-    kept = {key: _plain(table.get(key)) for key in ROUTES}
+    kept = {key: _normalise(table.get(key)) for key in DIGEST_FIELDS}
     return hashlib.sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _plain(value: Any) -> Any:
+def _normalise(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _normalise(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_normalise(each) for each in value]
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else value

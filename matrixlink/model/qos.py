@@ -35,7 +35,7 @@ TERMS: dict[QosClass, ClassTerms] = {
 }
 
 
-def of_rank(rank: int) -> QosClass:
+def class_of_rank(rank: int) -> QosClass:
     """The class of that rank."""
     return next(qos for qos, terms in TERMS.items() if terms.rank == rank)
 

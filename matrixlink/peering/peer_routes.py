@@ -16,16 +16,16 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.routing.routing import choose_routes
 from matrixlink.slices.programs import routes_body
 
-Ways = dict[str, dict[str, Any]]
+PeerRouteTable = dict[str, dict[str, Any]]
 """By member: the routes to its peers, and the peers, in the form of its program."""
 
 
-def peer_routes(fabric: Fabric, plane: Plane, members: Sequence[str], peers: Sequence[str]) -> Ways:
+def peer_routes(fabric: Fabric, plane: Plane, members: Sequence[str], peers: Sequence[str]) -> PeerRouteTable:
     """What each member must hold to reach the peers now."""
     routes = choose_routes(fabric, plane, dict.fromkeys([*members, *peers]))
     ends = {*fabric.ports.npus, *fabric.ports.dies}
     kept = ends.union(peers, (f"{peer}-{end}" for peer in peers for end in ends))
-    ways: Ways = {}
+    ways: PeerRouteTable = {}
     for node in members:
         body = routes_body(routes.nodes[node])
         body["detours"] = {key: way for key, way in body["detours"].items() if key in kept}
@@ -38,9 +38,11 @@ class PeerRoutes:
 
     def __init__(self, promises: AdmissionState) -> None:
         self._promises = promises
-        self._kept: dict[str, dict[str, tuple[Any, Ways]]] = {}
+        self._kept: dict[str, dict[str, tuple[Any, PeerRouteTable]]] = {}
 
-    def between(self, slice: str, partner: str, plane: Plane, members: Sequence[str], peers: Sequence[str]) -> Ways:
+    def between(
+        self, slice: str, partner: str, plane: Plane, members: Sequence[str], peers: Sequence[str]
+    ) -> PeerRouteTable:
         """From one slice's members to another's. The result is read-only."""
         fabric = self._promises.fabric
         impaired = self._promises.impaired_ports(plane, dict.fromkeys([*members, *peers]))

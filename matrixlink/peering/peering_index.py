@@ -20,7 +20,7 @@ class ActivePeering:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _PeeringEntry:
     """What a row said when it was last read."""
 
     slices: tuple[str, str]
@@ -34,7 +34,7 @@ class PeeringIndex:
     """A change costs time in proportion to its own peering only, however many others there are."""
 
     def __init__(self) -> None:
-        self._known: dict[str, _Known] = {}
+        self._known: dict[str, _PeeringEntry] = {}
         self._of: dict[str, set[str]] = {}
         self.keys: dict[str, set[int]] = {}
         """By kind of key, the keys of peerings in any state."""
@@ -51,7 +51,7 @@ class PeeringIndex:
     def put(self, row: PeeringRow) -> None:
         """Apply a row. Its slices and its key never change."""
         one, other = row.slices
-        known = _Known((one, other), row.state, row.isolation, row.isolation_key, row.security_rules)
+        known = _PeeringEntry((one, other), row.state, row.isolation, row.isolation_key, row.security_rules)
         self._known[row.name] = known
         for slice in known.slices:
             self._of.setdefault(slice, set()).add(row.name)

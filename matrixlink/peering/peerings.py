@@ -237,7 +237,7 @@ class Peerings:
     def _holds(self, session: Session, row: PeeringRow, name: str) -> bool:
         programs = self._store.programs(session, name)
         return bool(programs) and all(
-            program.action == "program" and program.state == "Programmed" and _has(program.body, row.name)
+            program.action == "program" and program.state == "Programmed" and _has_peering(program.body, row.name)
             for program in programs
         )
 
@@ -245,10 +245,10 @@ class Peerings:
         """Whether every reachable agent on this side has removed this peering: programs without it are acknowledged, or
         the slice was never programmed, or is gone. Other agents are fenced."""
         return all(
-            program.action == "program" and program.state == "Programmed" and not _has(program.body, row.name)
+            program.action == "program" and program.state == "Programmed" and not _has_peering(program.body, row.name)
             for program in self._store.programs(session, name)
         )
 
 
-def _has(body: dict[str, Any], peering: str) -> bool:
+def _has_peering(body: dict[str, Any], peering: str) -> bool:
     return any(each["name"] == peering for each in body.get("peerings", ()))

@@ -12,12 +12,12 @@ from collections.abc import Iterable
 
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.planes import Plane
-from matrixlink.contract.peerings import ReachabilityView, SecurityRule, is_block
+from matrixlink.contract.peerings import ReachabilityView, SecurityRule, is_address_block
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import PEERED, SliceRow
 
 
-def reachability(
+def evaluate_reachability(
     store: LinkStore, source: str, target: str, plane: Plane | None, protocol: str, port: int | None
 ) -> ReachabilityView:
     """`source` is a slice, an instance with a slice on `plane`, or an address block; `target` one of the first two.
@@ -32,43 +32,41 @@ def reachability(
             reason="", by="", message="",
         )  # fmt: skip
         if is_network(source):
-            return _from_outside(asked, to, _network(source))
+            return _evaluate_external(asked, to, _network(source))
         sender = _slice(slices, source, Plane(to.plane), "from")
         asked.source = sender.name
         if sender.name == to.name:
-            return _described(asked, True, "SameSlice", f"slice/{to.name}", "members of a slice reach one another")
+            return _view(asked, True, "SameSlice", f"slice/{to.name}", "members of a slice reach one another")
         peerings = [row for row in store.peerings(session) if row.slices == sorted([sender.name, to.name])]
         if sender.plane != to.plane or not peerings:
-            return _described(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
+            return _view(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
         active = [row for row in peerings if row.state == PEERED]  # members hold all of these
         if not active:
             first = peerings[0]
-            return _described(asked, False, "PeeringNotActive", f"peering/{first.name}", f"it is {first.state}")
+            return _view(asked, False, "PeeringNotActive", f"peering/{first.name}", f"it is {first.state}")
         if to.plane != Plane.VPC:
             key = f"partition key {active[0].isolation_key}"
-            return _described(asked, True, "Peered", f"peering/{active[0].name}", f"both sides hold {key}")
-        common = [(f"peering/{row.name}", _rules(row.security_rules)) for row in active]
-        every = [*_rules(sender.security_rules), *(rule for _, rules in common for rule in rules)]
+            return _view(asked, True, "Peered", f"peering/{active[0].name}", f"both sides hold {key}")
+        common = [(f"peering/{row.name}", _security_rules(row.security_rules)) for row in active]
+        every = [*_security_rules(sender.security_rules), *(rule for _, rules in common for rule in rules)]
         out = [rule for rule in every if rule.direction == "egress"]
         if out and not any(_allows(rule, to.name, asked) for rule in out):
-            return _described(asked, False, "EgressDenied", f"slice/{sender.name}", "no egress rule allows it")
-        for owner, rules in ((f"slice/{to.name}", _rules(to.security_rules)), *common):
+            return _view(asked, False, "EgressDenied", f"slice/{sender.name}", "no egress rule allows it")
+        for owner, rules in ((f"slice/{to.name}", _security_rules(to.security_rules)), *common):
             for at, rule in enumerate(rules):
                 if rule.direction == "ingress" and _allows(rule, sender.name, asked):
-                    return _described(
-                        asked, True, "RuleAllows", f"{owner}/securityRules[{at}]", "an ingress rule allows it"
-                    )
-    return _described(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+                    return _view(asked, True, "RuleAllows", f"{owner}/securityRules[{at}]", "an ingress rule allows it")
+    return _view(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
 
 
-def _from_outside(asked: ReachabilityView, to: SliceRow, network: ipaddress.IPv4Network) -> ReachabilityView:
+def _evaluate_external(asked: ReachabilityView, to: SliceRow, network: ipaddress.IPv4Network) -> ReachabilityView:
     if to.plane != Plane.VPC:
-        return _described(asked, False, "NotPeered", "", f"nothing outside reaches plane {to.plane}")
-    for at, rule in enumerate(_rules(to.security_rules)):
+        return _view(asked, False, "NotPeered", "", f"nothing outside reaches plane {to.plane}")
+    for at, rule in enumerate(_security_rules(to.security_rules)):
         if rule.direction == "ingress" and _allows(rule, network, asked):
             where = f"slice/{to.name}/securityRules[{at}]"
-            return _described(asked, True, "RuleAllows", where, "an ingress rule allows it")
-    return _described(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
+            return _view(asked, True, "RuleAllows", where, "an ingress rule allows it")
+    return _view(asked, False, "IngressDenied", f"slice/{to.name}", "no ingress rule allows it")
 
 
 def _slice(slices: list[SliceRow], name: str, plane: Plane | None, field: str) -> SliceRow:
@@ -95,7 +93,7 @@ def _network(text: str) -> ipaddress.IPv4Network:
         raise InvalidField(f"{text[:40]!r} is not an address block such as 10.0.0.0/8", field="from") from wrong
 
 
-def _rules(stored: Iterable[dict[str, object]] | None) -> list[SecurityRule]:
+def _security_rules(stored: Iterable[dict[str, object]] | None) -> list[SecurityRule]:
     return [SecurityRule.from_stored(rule) for rule in stored or ()]
 
 
@@ -106,9 +104,9 @@ def _allows(rule: SecurityRule, remote: str | ipaddress.IPv4Network, asked: Reac
         return False
     if rule.remote == "*" or isinstance(remote, str):
         return rule.remote in ("*", remote)
-    block = ipaddress.ip_network(rule.remote, strict=False) if is_block(rule.remote) else None
+    block = ipaddress.ip_network(rule.remote, strict=False) if is_address_block(rule.remote) else None
     return isinstance(block, ipaddress.IPv4Network) and remote.subnet_of(block)
 
 
-def _described(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:
+def _view(asked: ReachabilityView, allowed: bool, reason: str, by: str, message: str) -> ReachabilityView:
     return asked.model_copy(update={"allowed": allowed, "reason": reason, "by": by, "message": message})

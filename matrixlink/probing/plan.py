@@ -28,7 +28,7 @@ ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
 """A round per 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
 
 Parts = NDArray[np.int32]
-LINKS_CROSSED = 4
+LINK_COLUMNS = 4
 """The first columns of a probe's parts are the links at both ends; after them come switches, then the two nodes."""
 ROUNDS_CACHED = 8
 SUPERNODES_CACHED = 1024
@@ -42,11 +42,11 @@ def probe_plan(supernode: Supernode) -> ProbePlan:
 
 @functools.lru_cache(maxsize=SUPERNODES_CACHED)
 def _plan(name: str, topology: CompiledTopology) -> ProbePlan:
-    return _compiled(topology).of(Supernode(name, topology=topology))
+    return _compiled_plan(topology).of(Supernode(name, topology=topology))
 
 
 @functools.lru_cache(maxsize=16)
-def _compiled(topology: CompiledTopology) -> ProbePlan:
+def _compiled_plan(topology: CompiledTopology) -> ProbePlan:
     return ProbePlan(Supernode("sn0", topology=topology))
 
 
@@ -138,14 +138,14 @@ class ProbePlan:
 
     def links(self, node: str, number: int, path: int) -> list[str]:
         """The links that a node's probe over that path uses in that round."""
-        crossed = self.parts(number)[self.index[node], path, :LINKS_CROSSED]
+        crossed = self.parts(number)[self.index[node], path, :LINK_COLUMNS]
         return [self.names[part] for part in crossed if part >= 0]
 
     def _parts(self, number: int) -> Parts:
         """The parts of every probe of a round, by node and path: own link or links, the peer's, the switches between,
         the peer, the node itself; -1 where there is none. A probe and its answer use the same parts."""
         count = len(self.nodes)
-        found = np.full((count, self.per_round, LINKS_CROSSED + 5), -1, np.int32)
+        found = np.full((count, self.per_round, LINK_COLUMNS + 5), -1, np.int32)
         if count < 2:
             return found
         path = np.arange(self.per_round, dtype=np.int32)

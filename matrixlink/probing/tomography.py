@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from matrixlink.probing.plan import Parts
 
-WHOLE = 0.999
+PASS_SHARE = 0.999
 """A probe with this share of its rate counts as passed: rates are measured with an error."""
-TOLERANCE = 0.02
+SHARE_TOLERANCE = 0.02
 """Shares this close are equal."""
 SUSPICIONS_MAX = 64
 """If more than this is broken at once, the parts that explain the most come first and the others in later rounds."""
@@ -68,12 +68,12 @@ class LocalisationResult:
 
 def localise(outcomes: ProbeOutcomes) -> LocalisationResult:
     """The fewest parts that explain the failed probes of one round."""
-    failing = outcomes.shares < WHOLE
+    failing = outcomes.shares < PASS_SHARE
     if not failing.any():
         return LocalisationResult(())
     best = _best_shares(outcomes)
     parts, shares = outcomes.parts[failing], outcomes.shares[failing]
-    explains = (parts >= 0) & (best[parts] <= shares[:, None] + TOLERANCE)
+    explains = (parts >= 0) & (best[parts] <= shares[:, None] + SHARE_TOLERANCE)
     row, column = np.nonzero(explains)
     suspect = parts[row, column]  # one entry for each failed probe and part that would explain it
     suspicions: list[Suspicion] = []
@@ -82,7 +82,7 @@ def localise(outcomes: ProbeOutcomes) -> LocalisationResult:
         count = np.bincount(suspect, minlength=1)
         first = int(count.argmax())  # the lowest number among those: the smallest part
         witnesses = row[suspect == first]
-        same = _explaining_the_same(suspect, row, count, first, witnesses)
+        same = _equivalent_parts(suspect, row, count, first, witnesses)
         suspicions.append(Suspicion(same, float(best[first]), len(witnesses)))
         left[witnesses] = False
         still = left[row]
@@ -98,7 +98,7 @@ def _best_shares(outcomes: ProbeOutcomes) -> Shares:
     return best
 
 
-def _explaining_the_same(
+def _equivalent_parts(
     suspect: NDArray[np.int32],
     row: NDArray[np.int64],
     count: NDArray[np.int64],
@@ -113,7 +113,7 @@ def _explaining_the_same(
     return frozenset(int(each) for each in rivals if each == first or set(row[suspect == each].tolist()) == wanted)
 
 
-def confirmed(rounds: Sequence[LocalisationResult]) -> list[Suspicion]:
+def confirmed_suspicions(rounds: Sequence[LocalisationResult]) -> list[Suspicion]:
     """Suspicions of the newest round that the previous rounds share, narrowed to their common candidates; only those
     with a single part left. `rounds` are newest first, at least two."""
     if len(rounds) < 2:

@@ -76,10 +76,10 @@ class RdmaPortState:
     def _look(self, ours: str, theirs: str) -> TrunkState:
         count = self.fabric.spec.rdma.spines
         if ours == theirs:
-            return _whole_between(self.dies, count, True)
+            return _undamaged_trunks(self.dies, count, True)
         leaves = list(zip(self.leaves[ours], self.leaves[theirs], strict=False))
         if not any(self.fabric.unavailable_ports(each) for pair in leaves for each in pair):
-            return _whole_between(self.dies, count, False)
+            return _undamaged_trunks(self.dies, count, False)
         trunks, spines = [], []
         for a, b in leaves:
             left = np.minimum(self.fabric.usable(Plane.RDMA, a), self.fabric.usable(Plane.RDMA, b))
@@ -96,12 +96,12 @@ class RdmaPortState:
 
 
 @functools.cache
-def _whole_between(subnets: int, spines: int, same: bool) -> TrunkState:
+def _undamaged_trunks(subnets: int, spines: int, same: bool) -> TrunkState:
     return TrunkState((1.0,) * subnets, ((1 / spines,) * spines,) * subnets, same)
 
 
 @functools.lru_cache(maxsize=8192)
-def way(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | None:
+def pair_weights(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | None:
     """The weight of each die port, by what both ends and the trunks have in its subnet; over the spines into the other
     subnet if they share none; None if there is no path."""
     common = [min(a, b, t) for a, b, t in zip(mine, theirs, between.trunks, strict=True)]
@@ -114,7 +114,7 @@ def way(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | 
 
 
 @functools.cache
-def survey_states(fails: str, subnets: int) -> tuple[Shares, ...]:
+def failure_states(fails: str, subnets: int) -> tuple[Shares, ...]:
     """What a failure leaves of a pair's subnets, in each state, the undamaged one first."""
     whole = (1.0,) * subnets
     if fails == NOTHING:
@@ -128,19 +128,19 @@ def survey_states(fails: str, subnets: int) -> tuple[Shares, ...]:
 def rdma_needs(fabric: Fabric, members: list[str], protection: Protection) -> BandwidthNeeds:
     """What a floor among `members` takes of each die port and trunk, now and after any one failure of that level."""
     survey = RdmaPortState(fabric, members)
-    need, cut = _demand(survey, NOTHING)
+    need, cut = _demand_with(survey, NOTHING)
     if protection.fails == NOTHING:
         return BandwidthNeeds(need, need, cut, cut)
-    reserve, cut_by_failure = _demand(survey, protection.fails)
+    reserve, cut_by_failure = _demand_with(survey, protection.fails)
     return BandwidthNeeds(need, reserve, cut, cut_by_failure)
 
 
-def _demand(survey: RdmaPortState, fails: str) -> tuple[Demand, tuple[tuple[str, str], ...]]:
+def _demand_with(survey: RdmaPortState, fails: str) -> tuple[Demand, tuple[tuple[str, str], ...]]:
     demand: Demand = {}
     cut: list[tuple[str, str]] = []
     for cabinet, nodes in survey.cabinets.items():
-        most = {kind: _most(survey, cabinet, kind, fails) for kind in survey.kinds[cabinet]}
-        normal = most if fails != PORT else {kind: _most(survey, cabinet, kind, NOTHING) for kind in most}
+        most = {kind: _worst_load(survey, cabinet, kind, fails) for kind in survey.kinds[cabinet]}
+        normal = most if fails != PORT else {kind: _worst_load(survey, cabinet, kind, NOTHING) for kind in most}
         trunks = np.zeros((survey.dies, survey.fabric.spec.rdma.spines))
         extra = np.zeros_like(trunks)
         for node in nodes:
@@ -167,21 +167,25 @@ class WorstLoad:
     cut: bool
 
 
-def _most(survey: RdmaPortState, cabinet: str, kind: Shares, fails: str) -> WorstLoad:
-    return _most_of(kind, tuple(dict.fromkeys(survey.peers(cabinet))), fails, survey.fabric.spec.rdma.spines)
+def _worst_load(survey: RdmaPortState, cabinet: str, kind: Shares, fails: str) -> WorstLoad:
+    return _cached_worst_load(kind, tuple(dict.fromkeys(survey.peers(cabinet))), fails, survey.fabric.spec.rdma.spines)
 
 
 @functools.lru_cache(maxsize=4096)
-def _most_of(kind: Shares, peers: tuple[tuple[Shares, TrunkState], ...], fails: str, spines: int) -> WorstLoad:
+def _cached_worst_load(
+    kind: Shares, peers: tuple[tuple[Shares, TrunkState], ...], fails: str, spines: int
+) -> WorstLoad:
     ports, trunks, cut = np.zeros(len(kind)), np.zeros((len(kind), spines)), not any(kind)
     for shares, between in peers:
-        for left in survey_states(fails, len(kind)):
+        for left in failure_states(fails, len(kind)):
             if fails == SUBNET:
-                between_now = TrunkState(subtract(between.trunks, left), between.spines, between.same)
+                between_now = TrunkState(subtract_shares(between.trunks, left), between.spines, between.same)
             else:
                 between_now = between
-            mine, theirs = (subtract(kind, left), subtract(shares, left)) if fails != NOTHING else (kind, shares)
-            found = way(mine, theirs, between_now)
+            mine, theirs = (
+                (subtract_shares(kind, left), subtract_shares(shares, left)) if fails != NOTHING else (kind, shares)
+            )
+            found = pair_weights(mine, theirs, between_now)
             if found is None:
                 cut = cut or (any(kind) and any(shares))
                 continue
@@ -191,7 +195,7 @@ def _most_of(kind: Shares, peers: tuple[tuple[Shares, TrunkState], ...], fails: 
     return WorstLoad(tuple(ports.tolist()), trunks, cut)
 
 
-def subtract(shares: Shares, left: Shares) -> Shares:
+def subtract_shares(shares: Shares, left: Shares) -> Shares:
     return tuple(min(a, b) for a, b in zip(shares, left, strict=True))
 
 
@@ -209,7 +213,9 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
     """Every member's stripes; detours for own NPUs, peers' NPUs and peers' cabinets that have lost ports or trunks."""
     survey = RdmaPortState(fabric, members)
     whole = (1.0,) * survey.dies
-    even = _stripes(RdmaPairWeights(tuple(1 / survey.dies for _ in whole), False), _whole_between(survey.dies, 1, True))
+    even = _stripes(
+        RdmaPairWeights(tuple(1 / survey.dies for _ in whole), False), _undamaged_trunks(survey.dies, 1, True)
+    )
     impaired = {
         node: [(at, npu) for at, npu in enumerate(npus) if min(npu) < 1]
         for node, npus in survey.npus.items()
@@ -222,11 +228,11 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
         for node in nodes:
             detours: dict[str, tuple[Stripe, ...]] = {}
             for at, npu in impaired.get(node, ()):
-                detours[f"npu{at}"] = _stripes(way(npu, whole, around[cabinet]), around[cabinet])
+                detours[f"npu{at}"] = _stripes(pair_weights(npu, whole, around[cabinet]), around[cabinet])
                 if not any(npu):
                     cut.append((f"{node}-npu{at}", "*"))
             for other, between in far.items():
-                stripes = _stripes(way(whole, whole, between), between)
+                stripes = _stripes(pair_weights(whole, whole, between), between)
                 for peer in survey.cabinets[other]:
                     detours[peer] = stripes
                     if not stripes:
@@ -234,7 +240,7 @@ def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
             for peer, npus in impaired.items():
                 between = around[fabric.cabinet_of(peer)]
                 for at, npu in npus if peer != node else ():
-                    detours[f"{peer}-npu{at}"] = _stripes(way(whole, npu, between), between)
+                    detours[f"{peer}-npu{at}"] = _stripes(pair_weights(whole, npu, between), between)
             routes[node] = NodeRoutes(even, detours)
     return Routes(Plane.RDMA, {node: routes[node] for node in members}, tuple(sorted(set(cut))))
 

@@ -10,25 +10,25 @@ from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.port_order import PortOrder
 
-Out = Mapping[str, Collection[str]]
+PortsByOwner = Mapping[str, Collection[str]]
 Stripes = list[dict[str, Any]]
 
 
-def route_uses_ports(fabric: Fabric, node: str, body: Mapping[str, Any], out: Out) -> bool:
+def route_uses_ports(fabric: Fabric, node: str, body: Mapping[str, Any], out: PortsByOwner) -> bool:
     """`body` is a program's: stripes, and detours for peers and endpoints. `out` are ports by node or RDMA leaf."""
     plane = Plane(body["plane"])
-    return any(_sends(fabric, node, plane, ways, out) for ways in (body, *body.get("peerings", ())))
+    return any(_sends_over(fabric, node, plane, ways, out) for ways in (body, *body.get("peerings", ())))
 
 
-def _sends(fabric: Fabric, node: str, plane: Plane, way: Mapping[str, Any], out: Out) -> bool:
+def _sends_over(fabric: Fabric, node: str, plane: Plane, way: Mapping[str, Any], out: PortsByOwner) -> bool:
     if plane == Plane.VPC:
         return "vpc" in out.get(node, ()) and bool(way["stripes"])
-    ways = _Ways(way)
+    ways = _ProgramRoutes(way)
     pairs: Iterator[tuple[str, str]] = _ub(fabric.ports, node, ways) if plane == Plane.UB else _rdma(fabric, node, ways)
     return any(port in out.get(owner, ()) for owner, port in pairs)
 
 
-class _Ways:
+class _ProgramRoutes:
     """The stripes that apply to each peer, own endpoint, and peer's endpoint."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
@@ -44,7 +44,7 @@ class _Ways:
         return self._detours.get(f"{peer}-{endpoint}", towards) if endpoint else towards
 
 
-def _ub(order: PortOrder, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
+def _ub(order: PortOrder, node: str, ways: _ProgramRoutes) -> Iterator[tuple[str, str]]:
     for peer in ways.peers:
         for stripe in ways.to(peer):
             for k, share in enumerate(stripe["spread"] or [1.0] * order.chips):
@@ -60,7 +60,7 @@ def _ub(order: PortOrder, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
                 yield peer, f"{die}-p{stripe['sub_plane']}"
 
 
-def _rdma(fabric: Fabric, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
+def _rdma(fabric: Fabric, node: str, ways: _ProgramRoutes) -> Iterator[tuple[str, str]]:
     order = fabric.ports
     for npu in order.npus:
         for stripe in ways.own(npu):

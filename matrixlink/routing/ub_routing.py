@@ -61,14 +61,14 @@ class PortCondition:
 
 
 @functools.cache
-def whole_kind(sub_planes: int, chips: int, dies: int) -> PortCondition:
+def undamaged_kind(sub_planes: int, chips: int, dies: int) -> PortCondition:
     """A node that has lost nothing."""
     return PortCondition(((1.0,) * chips,) * sub_planes, (((1.0,) * sub_planes, dies),))
 
 
 def kinds_of(fabric: Fabric, members: Iterable[str]) -> dict[str, PortCondition]:
     spec = fabric.spec
-    whole = whole_kind(spec.ub.sub_planes, spec.ub.l2_per_sub_plane, spec.node.dies)
+    whole = undamaged_kind(spec.ub.sub_planes, spec.ub.l2_per_sub_plane, spec.node.dies)
     return {node: PortCondition.of(fabric, node) if fabric.unavailable_ports(node) else whole for node in members}
 
 
@@ -79,7 +79,7 @@ def _by_supernode(fabric: Fabric, members: Iterable[str]) -> dict[str, list[str]
     return found
 
 
-def _across_supernodes(groups: dict[str, list[str]]) -> list[tuple[str, str]]:
+def _cross_supernode_pairs(groups: dict[str, list[str]]) -> list[tuple[str, str]]:
     """Members of different supernodes, which no UB path connects."""
     if len(groups) < 2:
         return []
@@ -95,26 +95,26 @@ def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> Band
     groups = _by_supernode(fabric, members)
     need: Demand = {}
     reserve: Demand = {}
-    cut, cut_by_failure = _across_supernodes(groups), _across_supernodes(groups)
+    cut, cut_by_failure = _cross_supernode_pairs(groups), _cross_supernode_pairs(groups)
     for nodes in groups.values():
         kinds = kinds_of(fabric, nodes)
         count = Counter(kinds.values())
-        vectors, parted = _vectors(count, protection.fails, fabric.spec.npu.dies)
+        vectors, parted = _kind_vectors(count, protection.fails, fabric.spec.npu.dies)
         # Kinds with only one sort of dies do not depend on the order of these.
         alike: dict[int, tuple[Vector, Vector]] = {}
         for node, kind in kinds.items():
-            made = alike.get(id(kind)) or _of_dies(fabric, node, kind, vectors[kind])
+            made = alike.get(id(kind)) or _with_dies(fabric, node, kind, vectors[kind])
             need[node], reserve[node] = made
             if len(kind.dies) == 1:
                 alike[id(kind)] = made
         for a, b, now in parted:
-            pairs = _pairs(kinds, a, b)
+            pairs = _node_pairs(kinds, a, b)
             cut += pairs if now else []
             cut_by_failure += pairs
     return BandwidthNeeds(need, reserve, tuple(sorted(cut)), tuple(sorted(cut_by_failure)))
 
 
-def _pairs(kinds: dict[str, PortCondition], a: PortCondition, b: PortCondition) -> list[tuple[str, str]]:
+def _node_pairs(kinds: dict[str, PortCondition], a: PortCondition, b: PortCondition) -> list[tuple[str, str]]:
     ours, theirs = ([node for node, kind in kinds.items() if kind == each] for each in (a, b))
     return sorted({(min(one, other), max(one, other)) for one in ours for other in theirs if one != other})
 
@@ -123,7 +123,7 @@ PerKind = tuple[Vector, dict[Weights, Vector], Vector, dict[Weights, Vector]]
 """For one kind: uplinks and each kind of die's links, as needed now; the same as reserved."""
 
 
-def _vectors(
+def _kind_vectors(
     count: Counter[PortCondition], fails: str, per_npu: int
 ) -> tuple[dict[PortCondition, PerKind], list[tuple[PortCondition, PortCondition, bool]]]:
     """Each kind's vectors, and which kinds have no path between them (True: already now)."""
@@ -131,57 +131,59 @@ def _vectors(
     parted = []
     for kind in count:
         others = [other for other in count if other != kind or count[kind] > 1] or [kind]
-        now = _worst(kind, tuple(others), NOTHING, per_npu)
-        found[kind] = (*now, *(now if fails == NOTHING else _worst(kind, tuple(others), fails, per_npu)))
+        now = _worst_loads(kind, tuple(others), NOTHING, per_npu)
+        found[kind] = (*now, *(now if fails == NOTHING else _worst_loads(kind, tuple(others), fails, per_npu)))
         for other in others:
-            if _cut(kind, other, NOTHING):
+            if _is_cut(kind, other, NOTHING):
                 parted.append((kind, other, True))
-            elif fails != NOTHING and _cut(kind, other, fails):
+            elif fails != NOTHING and _is_cut(kind, other, fails):
                 parted.append((kind, other, False))
     return found, parted
 
 
 @functools.lru_cache(maxsize=PAIRS_CACHED)
-def _cut(kind: PortCondition, other: PortCondition, fails: str) -> bool:
+def _is_cut(kind: PortCondition, other: PortCondition, fails: str) -> bool:
     """Whether nodes of two kinds are cut off: by their uplinks now, or between any two dies after a failure."""
     whole = (1.0,) * len(kind.chips)
     if fails == NOTHING:
-        return _pair(kind.chips, whole, other.chips, whole, fails).cut
-    return any(_pair(kind.chips, die, other.chips, their, fails).cut for die, _ in kind.dies for their, _ in other.dies)
+        return _pair_weights(kind.chips, whole, other.chips, whole, fails).cut
+    return any(
+        _pair_weights(kind.chips, die, other.chips, their, fails).cut for die, _ in kind.dies for their, _ in other.dies
+    )
 
 
-def _of_dies(fabric: Fabric, node: str, kind: PortCondition, vectors: PerKind) -> tuple[Vector, Vector]:
+def _with_dies(fabric: Fabric, node: str, kind: PortCondition, vectors: PerKind) -> tuple[Vector, Vector]:
     need_up, need_die, reserve_up, reserve_die = vectors
     if len(kind.dies) == 1:
         order = [kind.dies[0][0]] * kind.dies[0][1]
     else:
         shares = fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB)
         order = [tuple(each) for each in shares[need_up.size :].reshape(-1, len(kind.chips)).tolist()]
-    need = _joined(need_up, tuple(order), tuple(need_die.items()))
-    reserved = need if reserve_up is need_up else _joined(reserve_up, tuple(order), tuple(reserve_die.items()))
+    need = _joined_vector(need_up, tuple(order), tuple(need_die.items()))
+    reserved = need if reserve_up is need_up else _joined_vector(reserve_up, tuple(order), tuple(reserve_die.items()))
     return need, reserved
 
 
-_JOINED: dict[tuple[int, tuple[Weights, ...]], tuple[Vector, Vector]] = {}
-JOINED_MAX = 4096
+_JOINED_VECTORS: dict[tuple[int, tuple[Weights, ...]], tuple[Vector, Vector]] = {}
+JOINED_VECTORS_MAX = 4096
 
 
-def _joined(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weights, Vector], ...]) -> Vector:
+def _joined_vector(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weights, Vector], ...]) -> Vector:
     """A node's complete vector, shared by nodes of a kind whose dies are in the same order."""
     key = (id(uplinks), order)
-    current = _JOINED.get(key)
+    current = _JOINED_VECTORS.get(key)
     if current is None or current[0] is not uplinks:
-        if len(_JOINED) >= JOINED_MAX:
-            _JOINED.clear()
+        if len(_JOINED_VECTORS) >= JOINED_VECTORS_MAX:
+            _JOINED_VECTORS.clear()
         by_die = dict(dies)
         vector = np.concatenate([uplinks, *(by_die[die] for die in order)])
         vector.flags.writeable = False
-        current = _JOINED[key] = (uplinks, vector)
+        current = _JOINED_VECTORS[key] = (uplinks, vector)
     return current[1]
 
 
 @functools.lru_cache(maxsize=1024)
-def _worst(
+def _worst_loads(
     kind: PortCondition, others: tuple[PortCondition, ...], fails: str, per_npu: int
 ) -> tuple[Vector, dict[Weights, Vector]]:
     """Per GB/s of floor and NPU, the maximum over all peers and failures, on each uplink and on the links of each kind
@@ -192,10 +194,10 @@ def _worst(
         most_plane, most_chip = np.zeros(len(kind.chips)), np.zeros(uplink.size)
         for other in others:
             for their_die, _ in other.dies:
-                way = _pair(kind.chips, die, other.chips, their_die, fails)
+                way = _pair_weights(kind.chips, die, other.chips, their_die, fails)
                 most_plane, most_chip = np.maximum(most_plane, way.planes), np.maximum(most_chip, way.chips)
         for their_die, _ in kind.dies:  # inside the node: die to die over the L1 switches, without uplinks
-            most_plane = np.maximum(most_plane, _inside(die, their_die, fails))
+            most_plane = np.maximum(most_plane, _intra_node_weights(die, their_die, fails))
         links[die] = most_plane / per_npu
         uplink = uplink + count / per_npu * most_chip
     uplink.flags.writeable = False
@@ -213,7 +215,7 @@ class UbPairWeights:
 
 
 @functools.lru_cache(maxsize=PAIRS_CACHED)
-def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> UbPairWeights:
+def _pair_weights(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> UbPairWeights:
     if not chips_a[0]:  # the plane ends at the node: there is no capacity, and none to lose
         return UbPairWeights(np.zeros(len(chips_a)), np.zeros(0), cut=False)
     planes, chips = pair_states(chips_a, die_a, chips_b, die_b, fails)
@@ -226,14 +228,14 @@ def pair_states(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, 
     first in the undamaged state, then with one part less."""
     left = np.minimum(np.array(chips_a), np.array(chips_b))
     ends = np.minimum(np.array(die_a), np.array(die_b))
-    chips, dies = _states(fails, left.shape[0], left.shape[1])
+    chips, dies = _failure_states(fails, left.shape[0], left.shape[1])
     return stripe_weights(left * chips, ends * dies)
 
 
 @functools.lru_cache(maxsize=4096)
-def _inside(die_a: Weights, die_b: Weights, fails: str) -> Vector:
+def _intra_node_weights(die_a: Weights, die_b: Weights, fails: str) -> Vector:
     ends = np.minimum(np.array(die_a), np.array(die_b))
-    _, dies = _states(fails, len(die_a), 1)
+    _, dies = _failure_states(fails, len(die_a), 1)
     planes = ends * dies
     total = planes.sum(axis=1)
     weights: Vector = (planes / np.where(total > 0, total, 1)[:, None]).max(axis=0)
@@ -241,7 +243,7 @@ def _inside(die_a: Weights, die_b: Weights, fails: str) -> Vector:
 
 
 @functools.cache
-def _states(fails: str, planes: int, chips: int) -> tuple[Vector, Vector]:
+def _failure_states(fails: str, planes: int, chips: int) -> tuple[Vector, Vector]:
     """What is left of chips (states x sub-planes x chips) and of die links (states x sub-planes) in each state:
     undamaged, and with one part less."""
     count = {NOTHING: 0, CHIP: planes * chips, SUB_PLANE: planes}[fails]
@@ -261,15 +263,15 @@ def choose_ub(fabric: Fabric, members: list[str]) -> Routes:
     """Every member's stripes, with detours for peers and dies that have lost ports."""
     routes: dict[str, NodeRoutes] = {}
     groups = _by_supernode(fabric, members)
-    cut = set(_across_supernodes(groups))
+    cut = set(_cross_supernode_pairs(groups))
     for nodes in groups.values():
-        cut |= _choose_in(fabric, nodes, routes)
+        cut |= _choose_within(fabric, nodes, routes)
     return Routes(Plane.UB, {node: routes[node] for node in members}, tuple(sorted(cut)))
 
 
-def _choose_in(fabric: Fabric, members: list[str], routes: dict[str, NodeRoutes]) -> set[tuple[str, str]]:
+def _choose_within(fabric: Fabric, members: list[str], routes: dict[str, NodeRoutes]) -> set[tuple[str, str]]:
     spec = fabric.spec
-    whole = whole_kind(spec.ub.sub_planes, spec.ub.l2_per_sub_plane, spec.node.dies)
+    whole = undamaged_kind(spec.ub.sub_planes, spec.ub.l2_per_sub_plane, spec.node.dies)
     whole_die = whole.dies[0][0]
     condition = kinds_of(fabric, members)
 
@@ -297,7 +299,7 @@ def _choose_in(fabric: Fabric, members: list[str], routes: dict[str, NodeRoutes]
 
 @functools.lru_cache(maxsize=PAIRS_CACHED)
 def _stripes(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights) -> tuple[Stripe, ...]:
-    way = _pair(chips_a, die_a, chips_b, die_b, NOTHING)
+    way = _pair_weights(chips_a, die_a, chips_b, die_b, NOTHING)
     found = []
     for p, weight in enumerate(way.planes.tolist()):
         if weight > 0:

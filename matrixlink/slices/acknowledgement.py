@@ -21,7 +21,7 @@ from matrixlink.slices.conditions import set_conditions
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import ProgramRow, SliceRow
 
-PATIENCE_FLOOR_WALL_S = 10.0
+CLEAR_TIMEOUT_FLOOR_WALL_S = 10.0
 """However fast emulated time runs, a reachable agent has this long to clear a slice."""
 
 
@@ -67,7 +67,7 @@ class Acknowledgements:
         """Remove programs that were cleared, and those on unreachable nodes, which leave a fence behind. Return the
         programs that stay."""
         deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
-        patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
+        patience_s = self._clock.at_least_wall(deadline_s, CLEAR_TIMEOUT_FLOOR_WALL_S)
         overdue = row.withdrawing_since is not None and self._clock.now() - row.withdrawing_since > patience_s
         stay = []
         for program in programs:

@@ -46,7 +46,7 @@ def _stripes(stripes: tuple[Stripe, ...]) -> list[dict[str, Any]]:
     return [asdict(stripe) | {"spread": list(stripe.spread)} for stripe in stripes]
 
 
-def ask_to_program(
+def request_programs(
     session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]], current: list[ProgramRow]
 ) -> None:
     """Give every member its program in the slice's generation, and have former members clear theirs."""
@@ -62,10 +62,10 @@ def ask_to_program(
         program.action, program.body = "program", body
         program.generation, program.state, program.message = row.generation, "Pending", ""
     for program in by_node.values():
-        ask_to_clear(program, row.generation)
+        request_clear(program, row.generation)
 
 
-def ask_to_clear(program: ProgramRow, generation: int) -> None:
+def request_clear(program: ProgramRow, generation: int) -> None:
     program.action, program.generation, program.message = "clear", generation, ""
     if program.state != "Cleared":
         program.state = "Clearing"

@@ -19,7 +19,7 @@ from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import pluralized
 from matrixcommon.persistence.table_cache import mapping_of
 from matrixlink.admission.admission_state import AdmissionState
-from matrixlink.admission.slice_index import terms_of
+from matrixlink.admission.slice_index import slice_state_of
 from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import check_protection
@@ -27,7 +27,7 @@ from matrixlink.model.qos import TERMS, check_terms
 from matrixlink.model.slice_states import ADMITTED, FAILED, PROGRAMMING, REROUTING, WITHDRAWING
 from matrixlink.ports import AgentReachability
 from matrixlink.slices.acknowledgement import Acknowledgements
-from matrixlink.slices.programs import ask_to_clear, ask_to_program, program_bodies
+from matrixlink.slices.programs import program_bodies, request_clear, request_programs
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import TRACES, SliceRow
 
@@ -62,11 +62,11 @@ class SliceController:
             if row is not None and row.spec == desired.spec:
                 return row.shown()
             if row is not None:
-                _refuse_to_move(row, desired)
+                _check_immutable(row, desired)
             current = self.promises.slices.get(name)
             desired.admitted_order = current.rank[1] if current else session.info["newest"] + 1
             try:
-                booked = self.promises.book(terms_of(desired), current, dry=validate_only)
+                booked = self.promises.book(slice_state_of(desired), current, dry=validate_only)
             except InsufficientBandwidth as refused:
                 raise InsufficientBandwidth(
                     f"{refused.message}{self._impairments(session, desired)}",
@@ -115,7 +115,7 @@ class SliceController:
                 if row.program_generation:  # otherwise no agent has ever heard of it
                     row.generation += 1
                     for program in self.store.programs(session, name):
-                        ask_to_clear(program, row.generation)
+                        request_clear(program, row.generation)
                 self.promises.update_slice(row)
                 self._notify(session, row)
             gone = name in self.reconcile(session, [row])
@@ -173,7 +173,7 @@ class SliceController:
         row.generation = generation + 1
         if row.state == WITHDRAWING:
             for program in self.store.programs(session, name):
-                ask_to_clear(program, row.generation)
+                request_clear(program, row.generation)
         elif row.program_generation and row.state != ADMITTED:
             self._request_programs(session, row, self._bodies(row))
 
@@ -259,7 +259,7 @@ class SliceController:
 
     def _request_programs(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
         row.program_generation = row.generation
-        ask_to_program(session, row, bodies, self.store.programs(session, row.name))
+        request_programs(session, row, bodies, self.store.programs(session, row.name))
 
     def reprogram(self, session: Session, row: SliceRow) -> bool:
         """Issue new routes with the next generation, if they differ. `ports_seen` stays as the floors were decided: if
@@ -274,7 +274,7 @@ class SliceController:
         return True
 
 
-def _refuse_to_move(row: SliceRow, desired: SliceRow) -> None:
+def _check_immutable(row: SliceRow, desired: SliceRow) -> None:
     """Refuse a change of plane or instance."""
     for fixed in ("plane", "instance"):
         if getattr(row, fixed) != getattr(desired, fixed):

@@ -33,7 +33,7 @@ from matrixlink.store.tables import (
     SliceNameRow,
     SliceRow,
     WiringRow,
-    built_of,
+    built_properties,
 )
 from matrixresource.topology import Link
 
@@ -44,7 +44,7 @@ VNIS = range(4096, 1 << 24)
 
 EVENTS_MAX = 5000
 """The number of events kept; the oldest beyond are deleted."""
-NAMES = cast(Table, SliceNameRow.__table__)
+SLICE_NAMES = cast(Table, SliceNameRow.__table__)
 SLICE_NAMES_MAX = 10_000
 """The number of names of ended slices kept; beyond it, those with the lowest generations are forgotten."""
 ANY_NAME = "*"
@@ -72,58 +72,67 @@ class LinkStore(Store):
         return find(session, SliceRow, name)
 
     def slices(self, session: Session) -> list[SliceRow]:
-        return sorted(all_rows(session, SliceRow), key=_name)
+        return sorted(all_rows(session, SliceRow), key=_row_name)
 
     def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
         """Existing slices among these names, sorted by name."""
-        return sorted(rows_where(session, SliceRow, "name", *names), key=_name)
+        return sorted(rows_where(session, SliceRow, "name", *names), key=_row_name)
 
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
-        return sorted(rows_where(session, SliceRow, "instance", instance), key=_name)
+        return sorted(rows_where(session, SliceRow, "instance", instance), key=_row_name)
 
     def first_generation(self, session: Session, name: str) -> int:
         """For a new slice: one above any generation that an agent has heard of for this name."""
-        asked = f"SELECT max(generation) FROM {NAMES.name} WHERE name IN (%s, %s)"
+        asked = f"SELECT max(generation) FROM {SLICE_NAMES.name} WHERE name IN (%s, %s)"
         current = fetch_one(session.connection(), asked, (name, ANY_NAME))
         return 1 + (0 if current is None or current[0] is None else int(current[0]))
 
     def remember_generation(self, session: Session, row: SliceRow) -> None:
         """Record the generation of an ending slice: a new one of the same name must start above it."""
-        asked = update(NAMES).where(NAMES.c.name == row.name).values(generation=row.generation)
+        asked = update(SLICE_NAMES).where(SLICE_NAMES.c.name == row.name).values(generation=row.generation)
         if not cast(CursorResult[Any], session.execute(asked)).rowcount:
-            session.execute(insert(NAMES).values(name=row.name, generation=row.generation))
+            session.execute(insert(SLICE_NAMES).values(name=row.name, generation=row.generation))
 
     def forget_generations(self, session: Session, most: int = SLICE_NAMES_MAX) -> int:
         """Forget names beyond `most` and return how many: a new slice of any such name starts above all of them."""
-        over = (session.scalar(select(func.count()).select_from(NAMES).where(NAMES.c.name != ANY_NAME)) or 0) - most
+        over = (
+            session.scalar(select(func.count()).select_from(SLICE_NAMES).where(SLICE_NAMES.c.name != ANY_NAME)) or 0
+        ) - most
         if over <= 0:
             return 0
-        oldest = select(NAMES).where(NAMES.c.name != ANY_NAME).order_by(NAMES.c.generation, NAMES.c.name).limit(over)
+        oldest = (
+            select(SLICE_NAMES)
+            .where(SLICE_NAMES.c.name != ANY_NAME)
+            .order_by(SLICE_NAMES.c.generation, SLICE_NAMES.c.name)
+            .limit(over)
+        )
         forgotten = session.execute(oldest).all()
-        session.execute(delete(NAMES).where(NAMES.c.name.in_([row.name for row in forgotten])))
+        session.execute(delete(SLICE_NAMES).where(SLICE_NAMES.c.name.in_([row.name for row in forgotten])))
         highest = max(row.generation for row in forgotten)
-        before = session.execute(select(NAMES.c.generation).where(NAMES.c.name == ANY_NAME)).scalar_one_or_none()
+        before = session.execute(
+            select(SLICE_NAMES.c.generation).where(SLICE_NAMES.c.name == ANY_NAME)
+        ).scalar_one_or_none()
         if before is None:
-            session.execute(insert(NAMES).values(name=ANY_NAME, generation=highest))
+            session.execute(insert(SLICE_NAMES).values(name=ANY_NAME, generation=highest))
         elif highest > before:
-            session.execute(update(NAMES).where(NAMES.c.name == ANY_NAME).values(generation=highest))
+            session.execute(update(SLICE_NAMES).where(SLICE_NAMES.c.name == ANY_NAME).values(generation=highest))
         return len(forgotten)
 
     # -- drains, peerings, fences -------------------------------------------------------------------------------------
 
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
-        return sorted((row for row in all_rows(session, DrainRow) if state in (None, row.state)), key=_name)
+        return sorted((row for row in all_rows(session, DrainRow) if state in (None, row.state)), key=_row_name)
 
     def out_of_use(self, session: Session) -> list[DrainRow]:
         """Drains whose elements are not in service."""
         return [row for row in self.drains(session) if row.state != RESTORED]
 
     def peerings(self, session: Session) -> list[PeeringRow]:
-        return sorted(all_rows(session, PeeringRow), key=_name)
+        return sorted(all_rows(session, PeeringRow), key=_row_name)
 
     def peerings_named(self, session: Session, names: Iterable[str]) -> list[PeeringRow]:
         """Existing peerings among these names, sorted by name."""
-        return sorted(rows_where(session, PeeringRow, "name", *names), key=_name)
+        return sorted(rows_where(session, PeeringRow, "name", *names), key=_row_name)
 
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
         """Record that a node may still hold a slice that has ended."""
@@ -162,11 +171,11 @@ class LinkStore(Store):
 
     def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
         found = all_rows(session, ProgramRow) if slice is None else rows_where(session, ProgramRow, "slice", slice)
-        return sorted(found, key=_name)
+        return sorted(found, key=_row_name)
 
     def programs_by_node(self, session: Session, nodes: Iterable[str]) -> dict[str, list[ProgramRow]]:
         found: dict[str, list[ProgramRow]] = {node: [] for node in nodes}
-        for row in sorted(rows_where(session, ProgramRow, "node", *found), key=_name):
+        for row in sorted(rows_where(session, ProgramRow, "node", *found), key=_row_name):
             found[row.node].append(row)
         return found
 
@@ -194,12 +203,17 @@ class LinkStore(Store):
         return {row.supernode: row.document for row in session.scalars(select(WiringRow))}
 
     def links(self, session: Session) -> list[LinkRow]:
-        return sorted(all_rows(session, LinkRow), key=_name)
+        return sorted(all_rows(session, LinkRow), key=_row_name)
 
     def new_link(self, session: Session, link: Link) -> LinkRow:
         """A row for a link that has none, at full rate."""
         row: LinkRow = mapping_of(LinkRow).made(
-            name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps, state="Up"
+            name=link.name,
+            node=link.node,
+            port=link.port,
+            built=built_properties(link),
+            gbps=link.capacity_gbps,
+            state="Up",
         )
         session.add(row)
         return row
@@ -243,5 +257,5 @@ class LinkStore(Store):
         return free
 
 
-def _name(row: ResourceRow) -> str:
+def _row_name(row: ResourceRow) -> str:
     return row.name

@@ -319,7 +319,7 @@ class SliceNameRow(Base):
     generation: Mapped[int] = mapped_column(Integer)
 
 
-def built_of(link: Link) -> dict[str, Any]:
+def built_properties(link: Link) -> dict[str, Any]:
     """The parts of a link's view that never change."""
     return {
         "plane": link.plane, "kind": link.kind, "node": link.node, "sub_plane": link.sub_plane,

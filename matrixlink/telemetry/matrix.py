@@ -16,7 +16,7 @@ from matrixlink.telemetry.rates import RECEIVED, SENT, Floats, PortRates
 from matrixresource.topology import Supernode
 
 DRAINED = "o"
-LETTERS = {UP: "u", DEGRADED: "d", DOWN: "x"}
+STATE_LETTERS = {UP: "u", DEGRADED: "d", DOWN: "x"}
 
 
 def link_matrix(fabric: Fabric, rates: PortRates, plane: str, supernode: str) -> LinkMatrixView:
@@ -42,7 +42,7 @@ def link_matrix(fabric: Fabric, rates: PortRates, plane: str, supernode: str) ->
         sub_planes=[_sub_plane(built, nodes[0], port) for port in ports],
         switches=switches,
         switch_cabinets=[vertex[name].cabinet or "" if name in vertex else "" for name in switches],
-        states=[_letters(fabric, node, ports) for node in nodes],
+        states=[_state_letters(fabric, node, ports) for node in nodes],
         utilisation=[
             _utilisation(fabric, node, ports, rates_built, known[node][:, places]) if node in known else []
             for node in nodes
@@ -60,12 +60,12 @@ def _sub_plane(supernode: Supernode, node: str, port: str) -> int:
     return (supernode.link(name).sub_plane or 0) if supernode.has_link(name) else 0
 
 
-def _letters(fabric: Fabric, node: str, ports: list[str]) -> str:
+def _state_letters(fabric: Fabric, node: str, ports: list[str]) -> str:
     below, drained = fabric.degraded_ports(node), fabric.drained(node)
     if not below and not drained:
-        return LETTERS[UP] * len(ports)
+        return STATE_LETTERS[UP] * len(ports)
     return "".join(
-        DRAINED if port in drained else LETTERS[health(below.get(port, fabric.built[port]), fabric.built[port])]
+        DRAINED if port in drained else STATE_LETTERS[health(below.get(port, fabric.built[port]), fabric.built[port])]
         for port in ports
     )
 

@@ -19,9 +19,9 @@ from matrixlink.fabric.condition.fabric import Fabric
 
 Floats = NDArray[np.float64]
 SENT, RECEIVED, DROPPED = range(3)
-HEARD_WITHIN_S, HEARD_FLOOR_WALL_S = 60.0, 4.0
+RATES_VALID_S, RATES_VALID_FLOOR_WALL_S = 60.0, 4.0
 """Rates of a node not heard for longer are not shown: six heartbeats."""
-LEAST_S = 0.5
+INTERVAL_MIN_S = 0.5
 """Reports closer together than this give no rate: whole megabytes are too coarse."""
 
 
@@ -57,9 +57,9 @@ class PortRates:
             return
         counters = self._as_array(reported)
         current = self._nodes.get(node)
-        if current is None or current.epoch != report.epoch or _went_back(current, reported.at, counters):
+        if current is None or current.epoch != report.epoch or _has_reset(current, reported.at, counters):
             self._nodes[node] = NodeRates(counters, reported.at, report.epoch, dict(reported.slices))
-        elif reported.at - current.at >= LEAST_S:
+        elif reported.at - current.at >= INTERVAL_MIN_S:
             took_s = reported.at - current.at
             current.gbps = (counters - current.counters) / took_s / 1000
             current.slice_gbps = {
@@ -104,11 +104,11 @@ class PortRates:
         return None if current is None else current.at
 
     def _fresh(self) -> dict[str, NodeRates]:
-        since = self._clock.now() - self._clock.at_least_wall(HEARD_WITHIN_S, HEARD_FLOOR_WALL_S)
+        since = self._clock.now() - self._clock.at_least_wall(RATES_VALID_S, RATES_VALID_FLOOR_WALL_S)
         return {node: current for node, current in self._nodes.items() if current.heard_at >= since}
 
 
-def _went_back(current: NodeRates, at: float, counters: Floats) -> bool:
+def _has_reset(current: NodeRates, at: float, counters: Floats) -> bool:
     return at < current.at or bool((counters < current.counters).any())
 
 

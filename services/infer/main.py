@@ -32,7 +32,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from matrixlink.client import LinkClient
-from matrixlink.fabric.contention.ports_left import PortsLeft
+from matrixlink.fabric.contention.ports_left import AvailablePorts
 from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
@@ -117,7 +117,7 @@ class HardwareOverHttp:
 
 def _burst(shown: dict[str, Any]) -> Burst:
     ports = {
-        node: PortsLeft(each["outGbps"], each["inGbps"], each["endpointOutGbps"], each["endpointInGbps"])
+        node: AvailablePorts(each["outGbps"], each["inGbps"], each["endpointOutGbps"], each["endpointInGbps"])
         for node, each in shown["ports"].items()
     }
     return Burst(shown.get("gbpsPerDie"), ports)

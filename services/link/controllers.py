@@ -18,7 +18,7 @@ from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_health import LinkHealth
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.controllers.orphaned_slices import OrphanedSlices
-from matrixlink.controllers.supernode_expiry import DepartedSupernodes
+from matrixlink.controllers.supernode_expiry import SupernodeExpiry
 from matrixlink.controllers.topology_follower import TopologyFollower
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.link_health.fault_localisation import FaultLocaliser
@@ -103,7 +103,7 @@ class ReportControllers:
         self.reports = LinkReportProcessor(
             slice_controller, leases, health.conditions, health.diagnosis, self.rates, clock, self._ports_changed
         )
-        departed = DepartedSupernodes(slice_controller, leases, kept, self.reports, self.rates, health.diagnosis)
+        departed = SupernodeExpiry(slice_controller, leases, kept, self.reports, self.rates, health.diagnosis)
         self._departed = Periodic("departed", departed.watch, clock, period_s=DEPARTED_PERIOD_S, floor_wall_s=1.0)
 
     @property

@@ -21,14 +21,14 @@ from matrixlink.api.agents import agent_routes
 from matrixlink.api.communicators import communicator_routes
 from matrixlink.api.drains import drain_routes
 from matrixlink.api.fabric import fabric_routes
-from matrixlink.api.link_health import care_routes
+from matrixlink.api.link_health import link_health_routes
 from matrixlink.api.peerings import peering_routes
 from matrixlink.api.slices import slice_routes
 from matrixlink.api.telemetry import telemetry_routes
 from matrixlink.controllers.agent_leases import Leases
-from matrixlink.controllers.topology_follower import supernode_of
+from matrixlink.controllers.topology_follower import supernode_from_document
 from matrixlink.fabric.condition.fabric import Fabric
-from matrixlink.fabric.sharing.native_kernel import kernel
+from matrixlink.fabric.sharing.native_kernel import load_kernel
 from matrixlink.link_health.flap_damping import Damping
 from matrixlink.peering.peerings import Peerings
 from matrixlink.slices.slice_controller import SliceController
@@ -133,7 +133,7 @@ def build(
             fabric_routes(slice_controller),
             slice_routes(slice_controller, followers.allocations if followers else None),
             agent_routes(store, reporting.reports),
-            care_routes(slice_controller, health.conditions, health.diagnosis, health.nudge),
+            link_health_routes(slice_controller, health.conditions, health.diagnosis, health.nudge),
             drain_routes(slice_controller, drains.drains, drains.operations),
             peering_routes(slice_controller, Peerings(slice_controller)),
             communicator_routes(communicators.service),
@@ -151,7 +151,7 @@ def build(
         ],
         registry=registry,
         tasks=[
-            partial(asyncio.to_thread, kernel),  # compiled once per host, before the first flows need it
+            partial(asyncio.to_thread, load_kernel),  # compiled once per host, before the first flows need it
             *(followers.tasks if followers else ()),
         ],
         leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
@@ -166,7 +166,7 @@ def _fabric(names: Sequence[str], spec: SupernodeSpec, store: LinkStore) -> Fabr
     fabric = Fabric(Supernode(name, spec) for name in names)
     with store.reading() as session:
         for name, document in store.wirings(session).items():
-            stored = supernode_of(name, document)
+            stored = supernode_from_document(name, document)
             if stored.spec.fingerprint == spec.fingerprint:
                 fabric.set_topology(stored)
     return fabric

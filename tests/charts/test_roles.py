@@ -11,7 +11,7 @@ import pytest
 from services.catalogue import PROCESSES
 from services.chassis.http import http_client
 from tests.charts.rendered import CHART
-from tests.matrixlink.client import WholeLinkClient
+from tests.matrixlink.client import FullLinkClient
 from tests.matrixresource.client import WholeResourceClient
 from tests.stack import ServiceSlot, Stack
 
@@ -37,7 +37,7 @@ class ChartStack(Stack):
         }
         kept = self.http, self.agents_http, self.resource, self.link
         self.http = self.agents_http = mine
-        self.resource, self.link = WholeResourceClient(mine["resource"]), WholeLinkClient(mine["link"])
+        self.resource, self.link = WholeResourceClient(mine["resource"]), FullLinkClient(mine["link"])
         try:
             return super()._build(name, seat)
         finally:

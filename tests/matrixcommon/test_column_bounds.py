@@ -36,8 +36,8 @@ def session() -> Iterator[Session]:
         yield opened
 
 
-FITTING: Values = {"id": (1 << 31) - 1, "name": "x" * 5, "size": -(1 << 63)}
-BEYOND: list[Values] = [
+VALUES_WITHIN_BOUNDS: Values = {"id": (1 << 31) - 1, "name": "x" * 5, "size": -(1 << 63)}
+VALUES_BEYOND_BOUNDS: list[Values] = [
     {"id": 1 << 31, "name": "x", "size": 1},
     {"id": 2, "name": "x" * 6, "size": 1},
     {"id": 2, "name": "a\0", "size": 1},
@@ -45,12 +45,12 @@ BEYOND: list[Values] = [
 ]
 
 
-def _added(session: Session, values: Values) -> None:
+def _insert(session: Session, values: Values) -> None:
     session.add_all([Row(id=7, name="other", size=1), Row(**values)])
     session.flush()
 
 
-def _changed(session: Session, values: Values) -> None:
+def _update(session: Session, values: Values) -> None:
     row = session.get_one(Row, 1)
     for name, value in values.items():
         setattr(row, name, value)
@@ -58,8 +58,8 @@ def _changed(session: Session, values: Values) -> None:
 
 
 WRITES: dict[str, Callable[[Session, Values], object]] = {
-    "added": _added,
-    "changed": _changed,
+    "added": _insert,
+    "changed": _update,
     "inserted": lambda session, values: session.execute(insert(Row), [values]),
     "several": lambda session, values: session.execute(insert(Row).values([{"id": 3, "name": "x", "size": 1}, values])),
     "on conflict": lambda session, values: session.execute(
@@ -70,7 +70,7 @@ WRITES: dict[str, Callable[[Session, Values], object]] = {
 
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
-@pytest.mark.parametrize("values", BEYOND, ids=["id", "name", "NUL", "size"])
+@pytest.mark.parametrize("values", VALUES_BEYOND_BOUNDS, ids=["id", "name", "NUL", "size"])
 def test_a_value_beyond_its_column_is_refused(session, write, values) -> None:
     with pytest.raises(DataError):
         write(session, values)
@@ -78,11 +78,14 @@ def test_a_value_beyond_its_column_is_refused(session, write, values) -> None:
 
 @pytest.mark.parametrize("write", WRITES.values(), ids=WRITES)
 def test_values_at_their_columns_bounds_are_stored(session, write) -> None:
-    write(session, FITTING)
-    assert session.scalars(select(Row.name).where(Row.id == FITTING["id"])).one() == FITTING["name"]
+    write(session, VALUES_WITHIN_BOUNDS)
+    assert (
+        session.scalars(select(Row.name).where(Row.id == VALUES_WITHIN_BOUNDS["id"])).one()
+        == VALUES_WITHIN_BOUNDS["name"]
+    )
 
 
-def test_what_is_only_compared_with_may_be_longer_but_has_no_nul(session) -> None:
+def test_compared_values_may_exceed_the_column_but_contain_no_nul(session) -> None:
     assert session.execute(update(Row).where(Row.name == "longer than five").values(name="x")).rowcount == 0
     with pytest.raises(DataError):
         session.scalars(select(Row).where(Row.name == "a\0")).all()

@@ -65,7 +65,7 @@ def put(records: Database, name: str, colour: str) -> Thing:
     return thing
 
 
-def test_every_change_is_journalled_in_order_with_the_view_of_its_moment(records):
+def test_changes_are_journalled_in_order_with_the_view_at_that_change(records):
     put(records, "a", "red")
     put(records, "b", "red")
     put(records, "a", "blue")
@@ -89,7 +89,7 @@ class Gadget(ResourceRow, Base):
 @given(
     kinds=st.lists(st.sampled_from([(Thing,), (Gadget,), (Thing, Gadget), ()]), max_size=5), others=st.integers(0, 3)
 )
-def test_what_this_process_committed_answers_as_the_journal_does(kinds, others):
+def test_own_changes_agree_with_the_journal(kinds, others):
     """`others` commits were made by a process before this one."""
     with tempfile.TemporaryDirectory() as folder:
         database = DatabaseEngine(f"sqlite:///{folder}/things.db")
@@ -107,7 +107,7 @@ def test_what_this_process_committed_answers_as_the_journal_does(kinds, others):
                     assert (changes, newest) == records._journal.since(kind, rv, 500)
 
 
-def test_who_waits_for_a_kind_that_did_not_change_asks_the_database_nothing(records):
+def test_waiting_for_an_unchanged_kind_sends_no_statement(records):
     put(records, "a", "red")
     asked = []
     event.listen(records._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
@@ -118,7 +118,7 @@ def test_who_waits_for_a_kind_that_did_not_change_asks_the_database_nothing(reco
     assert asked
 
 
-def test_who_has_written_nothing_yet_asks_the_database_once(records, tmp_path, clock):
+def test_a_process_without_writes_queries_the_journal_once(records, tmp_path, clock):
     put(records, "a", "red")
     after = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock)
     asked = []
@@ -131,64 +131,64 @@ def test_who_has_written_nothing_yet_asks_the_database_once(records, tmp_path, c
     assert len(after.read_changes("thing", 0)[0]) == 2
 
 
-def asked_of(records: Database) -> list[str]:
+def record_statements(records: Database) -> list[str]:
     """What is asked of the database from now on."""
     asked: list[str] = []
     event.listen(records._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
     return asked
 
 
-def reds(session):
+def query_red_things(session):
     return [thing.name for thing in session.scalars(select(Thing).where(Thing.colour == "red").order_by(Thing.name))]
 
 
-def test_where_nothing_was_found_it_is_not_asked_again_before_a_row_of_the_kind_changes(records):
+def test_an_empty_result_is_not_queried_again_before_a_row_of_the_kind_changes(records):
     put(records, "a", "blue")
-    assert records.found(Thing, reds) == []
-    asked = asked_of(records)
-    assert records.found(Thing, reds) == []
+    assert records.found(Thing, query_red_things) == []
+    asked = record_statements(records)
+    assert records.found(Thing, query_red_things) == []
     with records.transaction() as session:
         session.add(Gadget(name="g"))
     before = len(asked)
-    assert records.found(Thing, reds) == []
+    assert records.found(Thing, query_red_things) == []
     assert len(asked) == before, "a gadget is no thing"
     put(records, "a", "red")
-    assert records.found(Thing, reds) == ["a"]
-    assert records.found(Thing, reds) == ["a"], "what was found is looked at each time"
+    assert records.found(Thing, query_red_things) == ["a"]
+    assert records.found(Thing, query_red_things) == ["a"], "what was found is looked at each time"
     put(records, "a", "blue")
-    assert records.found(Thing, reds) == []
+    assert records.found(Thing, query_red_things) == []
 
 
-def test_what_was_asked_is_remembered_until_a_row_of_the_kind_changes(records):
+def test_a_query_result_is_cached_until_a_row_of_the_kind_changes(records):
     put(records, "a", "red")
-    assert records.remembered(Thing, "reds", reds) == ["a"]
-    asked = asked_of(records)
-    assert records.remembered(Thing, "reds", reds) == ["a"]
+    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
+    asked = record_statements(records)
+    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
     assert asked == []
     with records.transaction() as session:
         session.add(Gadget(name="g"))
     before = len(asked)
-    assert records.remembered(Thing, "reds", reds) == ["a"]
+    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
     assert len(asked) == before, "a gadget is no thing"
     put(records, "b", "red")
-    assert records.remembered(Thing, "reds", reds) == ["a", "b"]
+    assert records.remembered(Thing, "reds", query_red_things) == ["a", "b"]
     assert records.remembered(Thing, "none", lambda session: None) is None
 
 
-def test_what_was_asked_last_is_remembered_longest(records, monkeypatch):
+def test_the_least_recently_used_result_is_evicted_first(records, monkeypatch):
     monkeypatch.setattr("matrixcommon.persistence.database_session.CACHED_RESULTS_MAX", 2)
     put(records, "a", "red")
     for name in ("b", "c", "d"):
-        assert records.remembered(Thing, "reds", reds) == ["a"]
+        assert records.remembered(Thing, "reds", query_red_things) == ["a"]
         assert records.remembered(Thing, name, lambda session, name=name: session.get(Thing, name)) is None
-    asked = asked_of(records)
-    assert records.remembered(Thing, "reds", reds) == ["a"]
+    asked = record_statements(records)
+    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
     assert asked == []
     assert records.remembered(Thing, "c", lambda session: session.get(Thing, "c")) is None
     assert len(asked) == 1
 
 
-def test_a_row_is_found_by_its_key_as_the_session_has_it(records):
+def test_a_row_found_by_key_is_the_session_s_own(records):
     put(records, "a", "red")
     with records.transaction() as session:
         thing = session.get(Thing, "a")
@@ -203,7 +203,7 @@ def test_a_row_is_found_by_its_key_as_the_session_has_it(records):
         assert (session.get(Thing, "a"), session.get(Thing, "b").colour) == (None, "green")
 
 
-def test_what_the_database_refuses_under_the_lock_is_told_as_everywhere(records):
+def test_database_errors_under_the_lock_are_sqlalchemy_errors(records):
     with records.reading() as session:
         session.connection().exec_driver_sql("DROP TABLE journal_head")
         session.commit()
@@ -212,18 +212,22 @@ def test_what_the_database_refuses_under_the_lock_is_told_as_everywhere(records)
     assert database_unavailable_reason(refused.value)
 
 
-def test_what_is_long_is_asked_each_time(records, monkeypatch):
+def test_long_results_are_not_cached(records, monkeypatch):
     monkeypatch.setattr("matrixcommon.persistence.database_session.CACHED_RESULT_LENGTH_MAX", 1)
     put(records, "a", "red")
     put(records, "b", "red")
-    asked = asked_of(records)
-    assert records.remembered(Thing, "reds", reds) == records.remembered(Thing, "reds", reds) == ["a", "b"]
+    asked = record_statements(records)
+    assert (
+        records.remembered(Thing, "reds", query_red_things)
+        == records.remembered(Thing, "reds", query_red_things)
+        == ["a", "b"]
+    )
     assert len(asked) == 2
 
 
-def test_what_was_undone_counts_for_nothing(records):
+def test_a_rolled_back_change_does_not_affect_the_journal(records):
     put(records, "a", "blue")
-    assert records.found(Thing, reds) == []
+    assert records.found(Thing, query_red_things) == []
 
     def fail():
         with records.transaction() as session:
@@ -233,18 +237,18 @@ def test_what_was_undone_counts_for_nothing(records):
 
     with pytest.raises(RuntimeError):
         fail()
-    assert records.found(Thing, reds) == []
+    assert records.found(Thing, query_red_things) == []
     assert records.latest() == 1
 
 
-def test_where_others_write_it_is_not_asked_again_before_anybody_changes_anything(tmp_path, records, clock):
+def test_with_other_writers_an_empty_result_is_not_queried_again_before_any_change(tmp_path, records, clock):
     others = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True)
 
     def answers():
-        return others.found(Thing, reds), others.remembered(Thing, "reds", reds)
+        return others.found(Thing, query_red_things), others.remembered(Thing, "reds", query_red_things)
 
     assert (answers(), others.latest()) == (([], []), 0)
-    asked = asked_of(others)
+    asked = record_statements(others)
     assert answers() == ([], [])
     assert asked == []
     put(records, "a", "blue")
@@ -254,9 +258,9 @@ def test_where_others_write_it_is_not_asked_again_before_anybody_changes_anythin
     assert (answers(), others.latest()) == ((["a"], ["a"]), 2)
 
 
-def test_the_number_of_the_newest_change_is_known_where_nobody_else_writes(records):
+def test_the_newest_change_is_known_without_a_query_if_nobody_else_writes(records):
     put(records, "a", "red")
-    asked = asked_of(records)
+    asked = record_statements(records)
     assert records.latest() == 1
     assert asked == []
     put(records, "b", "red")
@@ -265,7 +269,7 @@ def test_the_number_of_the_newest_change_is_known_where_nobody_else_writes(recor
     assert asked == []
 
 
-def test_a_commit_of_which_nobody_knows_whether_it_came_to_be_is_looked_up(records, monkeypatch):
+def test_a_commit_with_unknown_outcome_is_read_back_from_the_journal(records, monkeypatch):
     """It did: the numbers go on after it."""
     put(records, "a", "red")
     with monkeypatch.context() as patched:
@@ -283,20 +287,20 @@ def test_a_commit_of_which_nobody_knows_whether_it_came_to_be_is_looked_up(recor
     assert [change.name for change in records.changes_since("thing", 0)] == ["a", "b", "c"]
 
 
-async def test_nobody_else_is_asked_for_where_nobody_else_writes(records):
+async def test_the_database_is_not_polled_if_nobody_else_writes(records):
     asked = []
     event.listen(records._sessions.kw["bind"], "before_cursor_execute", lambda *a: asked.append(a[2]))
     await records.changed(within_wall_s=0.01, since=0)
     assert asked == []
 
 
-def test_a_write_that_changes_nothing_is_no_change(records):
+def test_a_write_without_a_difference_is_not_journalled(records):
     before = put(records, "a", "red").version
     assert put(records, "a", "red").version == before
     assert len(records.changes_since("thing", 0)) == 1
 
 
-def test_what_was_refused_or_only_validated_leaves_no_trace(records):
+def test_refused_and_dry_run_transactions_leave_no_trace(records):
     def refused() -> None:
         with records.transaction() as session:
             session.add(Thing(name="a", colour="red"))
@@ -310,7 +314,7 @@ def test_what_was_refused_or_only_validated_leaves_no_trace(records):
     assert records.latest() == 0
 
 
-def test_numbers_go_on_after_a_restart_and_after_compaction(records, clock):
+def test_numbers_continue_after_restart_and_compaction(records, clock):
     put(records, "a", "red")
     clock.at += 1000
     put(records, "a", "blue")
@@ -326,7 +330,7 @@ def test_numbers_go_on_after_a_restart_and_after_compaction(records, clock):
     ("if_match", "accepted"),
     [(None, True), ('"1"', True), ("1", True), ('"0", "1"', True), ("*", True), ('W/"1"', True), ('"2"', False)],
 )
-def test_if_match_covers_the_version_it_names(records, if_match, accepted):
+def test_if_match_accepts_the_named_version(records, if_match, accepted):
     thing = put(records, "a", "red")
     if accepted:
         check_etag(thing, if_match)
@@ -335,13 +339,13 @@ def test_if_match_covers_the_version_it_names(records, if_match, accepted):
             check_etag(thing, if_match)
 
 
-def test_if_match_never_covers_what_does_not_exist():
+def test_if_match_never_accepts_an_absent_resource():
     with pytest.raises(PreconditionFailed):
         check_etag(None, "*")
 
 
 @pytest.mark.looptime
-async def test_a_watch_hears_of_another_replicas_commit_within_a_moment(tmp_path, records, clock):
+async def test_a_watch_notices_another_replicas_commit_within_a_poll_period(tmp_path, records, clock):
     """Not only at its next bookmark: whoever waits looks at the journal, and all who wait share one look."""
     replica = Database(
         DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True
@@ -367,7 +371,7 @@ async def test_a_watch_hears_of_another_replicas_commit_within_a_moment(tmp_path
 
 
 @pytest.mark.looptime
-async def test_a_change_between_the_look_and_the_wait_is_not_waited_for(tmp_path, records, clock):
+async def test_a_change_between_read_and_wait_ends_the_wait_at_once(tmp_path, records, clock):
     replica = Database(
         DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True
     )

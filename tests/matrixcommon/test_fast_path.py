@@ -117,17 +117,17 @@ REQUESTS: list[tuple[str, str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize(("method", "path", "more"), REQUESTS)
-async def test_the_direct_way_and_the_ordinary_way_answer_alike(client, method, path, more):
+async def test_fast_and_ordinary_path_answer_alike(client, method, path, more):
     direct = await client.request(method, path, **more)
     ordinary = await client.request(
         method, path + ("&" if "?" in path else "?") + "validateOnly=false", **more
     )  # which takes the ordinary way
     assert direct.status_code == ordinary.status_code
-    assert declared(direct) == declared(ordinary)
+    assert comparable(direct) == comparable(ordinary)
     assert direct.headers.get("content-type") == ordinary.headers.get("content-type")
 
 
-def declared(answer: httpx.Response) -> Any:
+def comparable(answer: httpx.Response) -> Any:
     if "json" not in answer.headers.get("content-type", ""):
         return answer.content
     return {key: value for key, value in answer.json().items() if key != "requestId"}
@@ -136,12 +136,12 @@ def declared(answer: httpx.Response) -> Any:
 @pytest.mark.parametrize(
     ("method", "path"), [("POST", "/v1/reports?project=red"), ("PUT", "/v1/things/a?validateonly=true")]
 )
-async def test_a_hot_route_passes_over_no_parameter(client, method, path):
+async def test_a_fast_route_ignores_no_parameter(client, method, path):
     answer = await client.request(method, path, json={"size": 1})
     assert (answer.status_code, answer.json()["field"]) == (400, f"query.{path.partition('?')[2].partition('=')[0]}")
 
 
-LOOKS = [
+READS = [
     "things/a", "things/none", "things/a%20b", "things/", "things/a/b", "things/a%2Fb", "things/a%00", "things/a?project=red",
     "things/none?project=red", "things/a?project=Red", "things/a?project=", "things/a?of=it", "parts/a", "parts/a?project=red",
     "things", "things?pageSize=2", "things?pageSize=1000", "things?pageSize=1001", "things?pageSize=0", "things?pageSize=02",
@@ -153,36 +153,36 @@ LOOKS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("path", LOOKS)
-async def test_who_looks_is_answered_alike_either_way(client, path, monkeypatch):
+@pytest.mark.parametrize("path", READS)
+async def test_reads_are_answered_alike_on_both_paths(client, path, monkeypatch):
     direct = await client.get(f"/v1/{path}")
     monkeypatch.setattr(FastPath, "find", lambda *asked: None)
     ordinary = await client.get(f"/v1/{path}")
     assert direct.status_code == ordinary.status_code
-    assert declared(direct) == declared(ordinary)
+    assert comparable(direct) == comparable(ordinary)
     assert direct.headers.get("content-type") == ordinary.headers.get("content-type")
 
 
 @pytest.mark.parametrize(
     "path", ["things/a", "things/a?project=red", "things?pageSize=1000", "parts?pageSize=9&filter=state%3DA"]
 )
-async def test_a_plain_look_goes_the_direct_way(client, path, monkeypatch):
+async def test_a_plain_read_takes_the_fast_path(client, path, monkeypatch):
     monkeypatch.setattr("fastapi.routing.APIRoute.get_route_handler", lambda route: pytest.fail(route.path))
     assert (await client.get(f"/v1/{path}")).status_code == 200
 
 
-async def test_the_next_page_of_one_that_went_the_direct_way_goes_on_from_it(client):
+async def test_a_page_token_from_the_fast_path_continues_the_list(client):
     asked = {"pageSize": "2", "filter": "project=default"}
     first = (await client.get("/v1/things", params=asked)).json()
     rest = await client.get("/v1/things", params=asked | {"pageToken": first["nextPageToken"]})
     assert [each["name"] for each in [*first["items"], *rest.json()["items"]]] == ["a", "b", "c"]
 
 
-async def test_a_look_with_a_body_is_refused(client):
+async def test_a_read_with_a_body_is_refused(client):
     answer = await client.request("GET", "/v1/things/a", json={"size": 1})
     assert (answer.status_code, answer.json()["field"]) == (400, "body")
 
 
-async def test_a_query_is_heeded(client):
+async def test_query_parameters_are_applied(client):
     answer = await client.put("/v1/things/a?validateOnly=true", json={"size": 1})
     assert answer.json()["tried"] is True

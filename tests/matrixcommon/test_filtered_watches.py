@@ -78,7 +78,7 @@ class Lamps:
         return {view.name: view.etag for view in self.views() if view.state == "On"}
 
 
-class Reader:
+class WatchClient:
     """What one who watches has; beside the events, whether each of them made sense to it."""
 
     def __init__(self, lamps: Lamps, has: dict[str, str] | None = None, since: int | None = None) -> None:
@@ -111,11 +111,11 @@ class Reader:
             self.has[name] = event.view["etag"]
 
 
-async def test_what_stops_matching_leaves_and_what_comes_to_match_enters(tmp_path: Path) -> None:
+async def test_resources_enter_and_leave_the_selection_with_the_filter(tmp_path: Path) -> None:
     lamps = Lamps(tmp_path)
     for name, state in (("a", "On"), ("b", "Off")):
         lamps.switch(name, state)
-    reader = Reader(lamps)
+    reader = WatchClient(lamps)
     await reader.catch_up()
     for name, state in (("a", "Off"), ("a", "Broken"), ("b", "On"), ("b", None), ("a", None), ("c", "Off")):
         lamps.switch(name, state)
@@ -123,14 +123,14 @@ async def test_what_stops_matching_leaves_and_what_comes_to_match_enters(tmp_pat
     assert reader.events == [("ADDED", "a"), ("DELETED", "a"), ("ADDED", "b"), ("DELETED", "b")]
 
 
-async def test_one_who_resumes_hears_of_what_left_meanwhile_and_later(tmp_path: Path) -> None:
+async def test_a_resumed_watch_reports_what_left_meanwhile_and_later(tmp_path: Path) -> None:
     lamps = Lamps(tmp_path)
     for name in ("a", "b", "c"):
         lamps.switch(name, "On")
     lamps.switch("d", "Off")
     since, had = lamps.records.latest(), lamps.listed()
     lamps.switch("a", "Off")
-    reader = Reader(lamps, had, since)
+    reader = WatchClient(lamps, had, since)
     await reader.catch_up()
     assert reader.events == [("DELETED", "a")]
     for name, state in (("b", "Off"), ("d", "Broken"), ("a", "On")):
@@ -140,12 +140,12 @@ async def test_one_who_resumes_hears_of_what_left_meanwhile_and_later(tmp_path: 
 
 
 NAMES, STATES = st.sampled_from("abc"), st.sampled_from(["On", "Off", "Broken", None])
-SWITCHED = st.lists(st.tuples(NAMES, STATES), max_size=6)
+SWITCHES = st.lists(st.tuples(NAMES, STATES), max_size=6)
 
 
 @settings(deadline=None, max_examples=60)
-@given(before=SWITCHED, away=SWITCHED, later=SWITCHED, resumes=st.booleans(), forgets=st.booleans())
-def test_a_reader_has_what_a_list_shows(tmp_path_factory, before, away, later, resumes, forgets) -> None:
+@given(before=SWITCHES, away=SWITCHES, later=SWITCHES, resumes=st.booleans(), forgets=st.booleans())
+def test_a_watch_client_has_what_a_list_shows(tmp_path_factory, before, away, later, resumes, forgets) -> None:
     """It reads `before` away, and then what comes later; older changes may have been forgotten by then."""
     lamps = Lamps(tmp_path_factory.mktemp("lamps"))
 
@@ -159,7 +159,7 @@ def test_a_reader_has_what_a_list_shows(tmp_path_factory, before, away, later, r
         if forgets:
             lamps.records.compact(keep_s=-1.0)
         switch(away)
-        reader = Reader(lamps, had, since) if resumes else Reader(lamps)
+        reader = WatchClient(lamps, had, since) if resumes else WatchClient(lamps)
         await reader.catch_up()
         assert reader.has == lamps.listed()
         switch(later)
@@ -175,15 +175,15 @@ def test_a_reader_has_what_a_list_shows(tmp_path_factory, before, away, later, r
         loop.close()
 
 
-def selection_of(project: str) -> Selection:
+def selection_for(project: str) -> Selection:
     """Of what two projects share and is Up, for a viewer of one of them."""
     rule = Rule("GET", "/v1/things", "things", VIEWERS, Scope.SHARED, mutates=False)
     caller = Caller(Principal("eve", project, "viewer"), rule)
     return Selection(ListParams(500, None, parse_filter("state=Up"), None, True, None, caller=caller))
 
 
-def test_of_what_its_reader_may_no_longer_see_a_watch_shows_the_name_alone() -> None:
-    selection = selection_of("red")
+def test_a_watch_shows_only_the_name_of_a_resource_that_became_invisible() -> None:
+    selection = selection_for("red")
 
     def shown(rv: int, projects: list[str], name: str = "a") -> Any:
         body = {"name": name, "project": "blue", "state": "Up", "projects": projects, "message": f"as of {rv}"}
@@ -193,6 +193,6 @@ def test_of_what_its_reader_may_no_longer_see_a_watch_shows_the_name_alone() -> 
     assert shown(2, ["blue", "green"]) == ("DELETED", {"project": "blue", "name": "a"})
     assert shown(3, ["blue", "green"]) is None
     assert shown(4, ["blue", "green"], "never seen") is None
-    selection = selection_of("red")
+    selection = selection_for("red")
     selection.resume(0, [], lambda: 10)
     assert shown(5, ["blue", "green"]) is None, "it may never have been seen"

@@ -71,39 +71,39 @@ def things(request, tmp_path) -> Things:
     return Things(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}"), request.param)
 
 
-async def ask(things: Things, name: str) -> str:
+async def submit(things: Things, name: str) -> str:
     ASKED_BY.set(f"by {name}")
     return await things.groups.run(lambda: things.put(name))
 
 
-async def test_who_waits_together_is_committed_together(things):
+async def test_concurrent_verbs_share_one_commit(things):
     asked = [f"t{number:02d}" for number in range(20)]
-    assert await asyncio.gather(*(ask(things, name) for name in asked)) == asked
+    assert await asyncio.gather(*(submit(things, name) for name in asked)) == asked
     assert things.names() == asked
     assert things.commits == [20]
     with things.records.reading() as session:
         assert {row.by for row in session.query(Thing)} == {f"by {name}" for name in asked}
 
 
-async def test_nobody_waits_for_company(things):
-    assert await ask(things, "alone") == "alone"
+async def test_a_single_verb_is_committed_at_once(things):
+    assert await submit(things, "alone") == "alone"
     assert things.commits == [1]
 
 
-async def test_a_group_is_no_larger_than_reported(things):
-    await asyncio.gather(*(ask(things, f"t{number}") for number in range(GROUP_SIZE_MAX + 10)))
+async def test_group_size_is_bounded(things):
+    await asyncio.gather(*(submit(things, f"t{number}") for number in range(GROUP_SIZE_MAX + 10)))
     assert things.commits == [GROUP_SIZE_MAX, GROUP_SIZE_MAX + 10]
 
 
-async def test_a_refusal_is_reported_to_whom_it_is_for(things):
-    answers = await asyncio.gather(*(ask(things, name) for name in ("a", "no", "b")), return_exceptions=True)
+async def test_a_refusal_is_raised_only_to_its_caller(things):
+    answers = await asyncio.gather(*(submit(things, name) for name in ("a", "no", "b")), return_exceptions=True)
     assert [str(answer) for answer in answers] == ["a", "no", "b"]
     assert things.names() == ["a", "b"]
     assert things.commits == [2]
 
 
-async def test_who_has_gone_is_not_served(things):
-    waiting = [asyncio.ensure_future(ask(things, name)) for name in ("a", "b")]
+async def test_cancelled_callers_are_skipped(things):
+    waiting = [asyncio.ensure_future(submit(things, name)) for name in ("a", "b")]
     asyncio.get_running_loop().call_soon(waiting[0].cancel)
     await asyncio.wait(waiting)
     assert waiting[0].cancelled()
@@ -111,32 +111,32 @@ async def test_who_has_gone_is_not_served(things):
     assert things.names() == ["b"]
 
 
-async def test_a_failed_commit_is_reported_to_all_and_leaves_nothing(things):
+async def test_a_failed_commit_is_raised_to_all_and_changes_nothing(things):
     def fail(*_: object) -> None:
         raise OperationalError("COMMIT", None, Exception("disk full"))
 
-    await ask(things, "before")
+    await submit(things, "before")
     event.listen(things.database.engine, "commit", fail)
-    answers = await asyncio.gather(*(ask(things, name) for name in ("a", "b", "no")), return_exceptions=True)
+    answers = await asyncio.gather(*(submit(things, name) for name in ("a", "b", "no")), return_exceptions=True)
     event.remove(things.database.engine, "commit", fail)
     assert [type(answer) for answer in answers] == [OperationalError] * 3
     assert things.names() == ["before"]
-    assert await asyncio.gather(*(ask(things, name) for name in ("a", "before"))) == ["a", "before"]
+    assert await asyncio.gather(*(submit(things, name) for name in ("a", "before"))) == ["a", "before"]
     assert things.names() == ["a", "before"]
     assert [change.rv for change in things.records.changes_since("thing", 0)] == [1, 2, 3]
 
 
-async def test_what_another_wrote_is_seen(things):
+async def test_another_replicas_write_invalidates_the_cache(things):
     other = Things(things.database, things.records._keeps != {})
-    await ask(things, "a")
-    await ask(other, "a")
-    await ask(things, "a")
+    await submit(things, "a")
+    await submit(other, "a")
+    await submit(things, "a")
     with things.records.reading() as session:
         assert session.get(Thing, "a").generation == 3
 
 
-async def test_what_was_flushed_halfway_and_set_back_is_set_back(things):
-    await ask(things, "a")
+async def test_a_change_reverted_after_a_flush_is_reverted_in_the_database(things):
+    await submit(things, "a")
     with things.records.transaction() as session:
         thing = session.get(Thing, "a")
         thing.state = "Halfway"
@@ -146,7 +146,7 @@ async def test_what_was_flushed_halfway_and_set_back_is_set_back(things):
         assert session.get(Thing, "a").state == ""
 
 
-async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things):
+async def test_only_rolled_back_verbs_are_undone_in_memory(things):
     """Of a refused verb what it remembered, at once; of a group whose commit fails all of it, the last first."""
     reported: list[str] = []
 
@@ -178,7 +178,7 @@ async def test_what_comes_to_nothing_is_undone_in_memory_and_nothing_else(things
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-async def test_nobody_changes_what_if_match_named_before_the_verb_does(tmp_path, keeps):
+async def test_if_match_holds_until_the_verb_is_decided(tmp_path, keeps):
     one, other = (Things(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}"), keeps, shared=True) for _ in range(2))
     one.put("t")
     with one.records.reading() as session:

@@ -75,7 +75,7 @@ def before_statement(replicas: Replicas, number: int, act: Callable[[], object])
         event.remove(replicas.engines[0].engine, "before_cursor_execute", counting)
 
 
-def numbers(found: Replicas, since: int) -> list[int] | None:
+def numbers_of(found: Replicas, since: int) -> list[int] | None:
     """Of the changes after `since`; None where they are gone."""
     try:
         return [change.rv for change in found.one.changes_since("instance", since)]
@@ -84,17 +84,17 @@ def numbers(found: Replicas, since: int) -> list[int] | None:
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_changes_forgotten_while_a_watch_reads_are_shown_or_gone(replicas: Replicas, number: int) -> None:
+def test_changes_compacted_while_a_watch_reads_are_shown_or_gone(replicas: Replicas, number: int) -> None:
     replicas.write("a", "b", "c")
     replicas.clock.at += 1000.0
     replicas.write("d")
     with before_statement(replicas, number, lambda: replicas.other.compact(keep_s=500.0)):
-        found = numbers(replicas, 0)
+        found = numbers_of(replicas, 0)
     assert found in (None, [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
-def test_no_number_is_passed_over_by_what_is_committed_while_a_watch_reads(replicas: Replicas, number: int) -> None:
+def test_no_number_is_skipped_by_a_commit_while_a_watch_reads(replicas: Replicas, number: int) -> None:
     replicas.write("a")
     with before_statement(replicas, number, lambda: replicas.write("b")) as statements:
         found, newest = replicas.one.read_changes("instance", 0)
@@ -106,7 +106,7 @@ def test_no_number_is_passed_over_by_what_is_committed_while_a_watch_reads(repli
     assert shown + [change.rv for change in replicas.one.changes_since("instance", after)] == [1, 2]
 
 
-def test_the_beginning_of_the_journal_never_goes_back(replicas: Replicas) -> None:
+def test_the_floor_of_the_journal_never_decreases(replicas: Replicas) -> None:
     """Replicas forget at moments of their own, and one may have looked before another was done."""
     replicas.write("a")
     replicas.clock.at += 1000.0
@@ -115,4 +115,4 @@ def test_the_beginning_of_the_journal_never_goes_back(replicas: Replicas) -> Non
     replicas.write("c")
     with before_statement(replicas, 2, lambda: replicas.other.compact(keep_s=500.0)):
         replicas.one.compact(keep_s=1500.0)
-    assert [numbers(replicas, since) for since in (0, 1, 2)] == [None, None, [3]]
+    assert [numbers_of(replicas, since) for since in (0, 1, 2)] == [None, None, [3]]

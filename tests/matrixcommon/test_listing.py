@@ -29,7 +29,7 @@ def params(**more: Any) -> ListParams:
 
 @pytest.mark.parametrize("order_by", [None, "size", "size desc", "name desc"])
 @pytest.mark.parametrize("seed", range(5))
-def test_what_stays_is_seen_once_while_others_come_and_go(order_by, seed):
+def test_remaining_items_are_listed_once_while_others_come_and_go(order_by, seed):
     rng = Random(seed)
     items = [{"name": f"n{at}", "project": rng.choice("ab"), "size": rng.randrange(5)} for at in range(60)]
     stays = {each["name"] for each in items[::2]}
@@ -47,7 +47,7 @@ def test_what_stays_is_seen_once_while_others_come_and_go(order_by, seed):
     assert stays <= set(seen)
 
 
-async def test_a_client_walks_every_page():
+async def test_a_client_fetches_every_page():
     app = FastAPI()
 
     @app.get("/v1/things")
@@ -60,7 +60,7 @@ async def test_a_client_walks_every_page():
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 8, 100])
-def test_pages_of_names_in_order_are_those_of_the_whole_list(size):
+def test_pages_of_names_equal_pages_of_the_whole_list(size):
     names = sorted(f"sn{number % 3}-c{number:02}" for number in range(8))
     token, walked = None, []
     while True:
@@ -75,7 +75,7 @@ def test_pages_of_names_in_order_are_those_of_the_whole_list(size):
         names_on_page(lambda _: names, params(page_token="WzFd"))
 
 
-async def test_a_token_is_good_for_the_list_that_gave_it_out():
+async def test_a_page_token_is_valid_only_for_its_own_list():
     """In another order, or of other resources, what comes after its place is anything, and often nothing."""
     app = FastAPI()
 
@@ -121,7 +121,7 @@ class Shown(ApiModel):
 @pytest.mark.parametrize(
     "path", ["state", "agent.lastSeen", "past.status", "labels.app.kubernetes.io/name", "spec.any.thing", "agent"]
 )
-def test_what_is_declared_may_be_filtered_and_ordered_by(path):
+def test_declared_fields_can_be_filtered_and_ordered_by(path):
     parse_filter(f"{path}=a", Shown)
     require_field(Shown, path.split("."), "orderBy")
 
@@ -137,7 +137,7 @@ def test_what_is_declared_may_be_filtered_and_ordered_by(path):
         ("agent.status.code", None),
     ],
 )
-def test_what_is_not_declared_is_refused_with_what_is(path, hint):
+def test_undeclared_fields_are_refused_with_the_declared_ones(path, hint):
     """Everything would be as if it had no such value: an empty list, which is an answer."""
     for parameter, ask in (
         ("filter", lambda: parse_filter(f"state=Lost AND {path}=a", Shown)),
@@ -149,7 +149,7 @@ def test_what_is_not_declared_is_refused_with_what_is(path, hint):
         assert refused.value.message.partition("; ")[2] == (hint or "")
 
 
-def test_who_holds_something_is_taken_out_before_it_is_filtered_by():
+def test_holders_are_redacted_before_filtering():
     rule = Rule("GET", "/v1/nodes", "nodes", frozenset({"viewer"}), Scope.PHYSICAL, False, holders=("allocation",))
     caller = Caller(Principal("eve", "red", "viewer"), rule)
     node = {"name": "sn0-c00-n0", "allocation": "blue/a", "message": "blue/a and blue/ab"}
@@ -162,7 +162,7 @@ def test_who_holds_something_is_taken_out_before_it_is_filtered_by():
     assert redact(node, ["allocation"], lambda project: project == "blue") is node
 
 
-def test_names_are_hidden_where_a_field_is_a_mapping_by_them() -> None:
+def test_names_are_redacted_as_keys_of_a_mapping() -> None:
     run = {"instances": ["red/x", "blue/y"], "definition": {"given": {"red/x": {"nodes": 1}, "blue/y": {"nodes": 2}}}}
     shown = redact(run, ["instances", "given"], lambda project: project == "blue")
     assert shown["definition"]["given"] == {REDACTED_NAME: {"nodes": 1}, "blue/y": {"nodes": 2}}

@@ -22,14 +22,14 @@ from matrixcommon.model.resource_model import ApiModel, set_condition
 from matrixcompute.model.states import INSTANCE_STATES
 
 
-def test_a_node_knows_where_it_stands_and_what_is_on_it():
+def test_a_node_name_gives_its_location_and_parts():
     node = NodeName("sn0-c03-n2")
     assert (node.supernode, node.cabinet, node.part("node")) == ("sn0", "sn0-c03", 2)
     assert DieName("sn0-c03-n2-npu5-die1").npu == node.npu(5)
     assert node.npu(5).node == node
 
 
-def test_names_sort_as_the_machine_stands():
+def test_names_sort_in_physical_order():
     names = [NodeName(f"sn0-c{cabinet:02d}-n{node}") for cabinet in range(12) for node in range(4)]
     assert sorted(names, reverse=True)[::-1] == names
 
@@ -37,7 +37,7 @@ def test_names_sort_as_the_machine_stands():
 @pytest.mark.parametrize(
     "text", ["", "sn0", "sn0-c3-n2", "sn0-c03-n2-npu5", "sn0-c03-n2\n", "SN0-c03-n2", "sn0-c03-n10"]
 )
-def test_what_is_no_node_name_is_refused(text):
+def test_invalid_node_names_are_refused(text):
     with pytest.raises(InvalidField):
         NodeName(text)
 
@@ -48,13 +48,13 @@ def test_resource_names_are_dns_labels(name):
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a_b", "a.b", "a" * 64, "ä", "a b", "a\n"])
-def test_what_is_no_resource_name_is_refused_with_its_field(name):
+def test_invalid_resource_names_are_refused_with_their_field(name):
     with pytest.raises(InvalidField) as refused:
         validate_resource_name(name)
     assert refused.value.field == "name"
 
 
-def test_timestamps_go_there_and_back():
+def test_timestamps_round_trip():
     assert parse_timestamp(timestamp(1_750_000_000.25)) == 1_750_000_000.25
 
 
@@ -62,18 +62,18 @@ def test_timestamps_go_there_and_back():
     ("seconds", "text"),
     [(0.25, "250ms"), (12.34, "12.3s"), (190, "3m10s"), (7500, "2h05m"), (0.9996, "1.0s"), (59.97, "1m00s")],
 )
-def test_durations_as_people_read_them(seconds, text):
+def test_durations_are_formatted_for_people(seconds, text):
     assert format_duration(seconds) == text
 
 
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 spares"), (1, "1 spare"), (1.0, "1 spare"), (0.5, "0.5 spares"), (3, "3 spares")]
 )
-def test_one_of_something_is_no_plural(count, text):
+def test_counts_of_one_are_singular(count, text):
     assert pluralized(count, "spare") == text
 
 
-def test_an_error_survives_the_wire():
+def test_errors_round_trip_as_problem_documents():
     refused = InsufficientCapacity("no room", field="nodes", blocking=[{"domain": "sn0-c00", "free": 0}])
     back = from_problem(refused.problem(), 409)
     assert (type(back), back.message, back.field, back.blocking) == (
@@ -84,17 +84,17 @@ def test_an_error_survives_the_wire():
 @pytest.mark.parametrize(
     ("status", "kind"), [(404, NotFound), (409, Conflict), (500, InternalError), (503, Unavailable), (502, Unavailable)]
 )
-def test_an_answer_without_a_reason_is_judged_by_its_status(status, kind):
+def test_a_response_without_a_reason_maps_to_an_error_by_status(status, kind):
     assert type(from_problem({}, status)) is kind
 
 
-def test_a_move_that_is_not_in_the_table_is_refused_with_those_that_are():
+def test_an_illegal_transition_is_refused_with_the_legal_ones():
     with pytest.raises(Conflict, match=r"^an instance that is Pending .*may become: Deleting, Provisioning"):
         INSTANCE_STATES.check("Pending", "Active")
     assert INSTANCE_STATES.check("Active", "Active") == "Active"
 
 
-def test_a_passing_state_is_stuck_past_its_deadline():
+def test_a_transitional_state_is_overdue_past_its_deadline():
     assert not INSTANCE_STATES.stuck("Repairing", 0, 3600)
     assert INSTANCE_STATES.stuck("Repairing", 0, 3601)
     assert not INSTANCE_STATES.stuck("Active", 0, 1e9)
@@ -142,20 +142,20 @@ def test_filters(text, matches):
     assert parse_filter(text)(view) is matches
 
 
-UNREADABLE = (
+INVALID_FILTERS = (
     "state", "=x", "cabinet=sn0-c00,state!=Active", "a=b, c=d", "a=b and c.d=e", "a=b && c=d",
     "a=b OR c=d", "a=b or c.d!=e", "a=b || c=d", "a=b AND", 'a="b" AND', 'a="b', 'a="',
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("text", UNREADABLE)
-def test_a_filter_that_cannot_be_read_is_refused(text):
+@pytest.mark.parametrize("text", INVALID_FILTERS)
+def test_invalid_filters_are_refused(text):
     """Joined otherwise than by AND it would be one long value, which nothing has."""
     with pytest.raises(InvalidField, match="field=value"):
         parse_filter(text)
 
 
-def test_a_value_in_quotes_may_look_like_terms():
+def test_a_quoted_value_may_look_like_terms():
     assert parse_filter('message="a=b, c=d"')({"message": "a=b, c=d"})
     assert parse_filter("message=one, two")({"message": "one, two"})
     assert parse_filter("message=now or never")({"message": "now or never"})
@@ -163,7 +163,7 @@ def test_a_value_in_quotes_may_look_like_terms():
     assert parse_filter('message=""')({"message": ""})
 
 
-def test_a_condition_dates_its_last_change_of_status_only():
+def test_a_condition_keeps_its_transition_time_while_the_status_is_unchanged():
     one = set_condition([], "Ready", False, "Waiting", "0 of 2", generation=1, now=0)
     two = set_condition(one, "Ready", False, "Waiting", "1 of 2", generation=1, now=10)
     three = set_condition(two, "Ready", True, "Ready", "2 of 2", generation=2, now=20)
@@ -171,13 +171,13 @@ def test_a_condition_dates_its_last_change_of_status_only():
     assert one[0]["message"] == "0 of 2", "the earlier list is left as it was"
 
 
-def test_a_scaled_clock_keeps_guards_of_the_host_in_wall_time():
+def test_a_scaled_clock_keeps_floors_in_wall_time():
     clock = ScaledClock(60.0)
     assert clock.at_least_wall(30.0, 2.0) == 120.0
     assert ScaledClock(1.0).at_least_wall(30.0, 2.0) == 30.0
 
 
-def test_a_bare_schema_changes_with_what_is_accepted_and_not_with_the_wording():
+def test_a_schema_without_prose_changes_only_with_what_is_accepted():
     def schema(wording, most=9):
         class Part(ApiModel):
             description: int = Field(1, le=most, description=wording)

@@ -20,7 +20,7 @@ ONE = (str, str | None)
 @pytest.mark.parametrize(
     ("annotation", "status"), [*((each, 200) for each in SEVERAL), *((each, 400) for each in ONE)], ids=str
 )
-async def test_of_two_values_none_is_passed_over(annotation: Any, status: int) -> None:
+async def test_no_repeated_value_is_ignored(annotation: Any, status: int) -> None:
     async def handler(which: Any) -> dict[str, Any]:
         return {"which": sorted(which)}
 

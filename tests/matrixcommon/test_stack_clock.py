@@ -32,11 +32,11 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def speed(file: Path, value: float) -> Timeline:
+def set_speed(file: Path, value: float) -> Timeline:
     return change_timeline(file, lambda timeline, at: timeline.changed(at, value))
 
 
-def test_readers_tell_one_time_before_during_and_after_changes(file: Path) -> None:
+def test_all_readers_agree_on_the_time_across_changes(file: Path) -> None:
     """Threads that read as fast as they can, each with a clock of its own, compared by the wall."""
     stop = threading.Event()
 
@@ -52,7 +52,7 @@ def test_readers_tell_one_time_before_during_and_after_changes(file: Path) -> No
     with ThreadPoolExecutor(4) as readers:
         futures = [readers.submit(reader) for _ in range(4)]
         for value in (600.0, 0.0, 60.0):
-            made = speed(file, value)
+            made = set_speed(file, value)
             while time.time() < made.changes[-1].wall_s + 0.1:
                 time.sleep(0.01)
         stop.set()
@@ -65,26 +65,26 @@ def test_readers_tell_one_time_before_during_and_after_changes(file: Path) -> No
             assert final.emulated(before) - 1e-6 <= emulated <= final.emulated(after) + 1e-6
 
 
-def test_changes_asked_for_at_once_come_one_after_the_other(file: Path) -> None:
+def test_concurrent_changes_are_serialised(file: Path) -> None:
     with ThreadPoolExecutor(4) as askers:
-        list(askers.map(lambda value: speed(file, value), [2.0, 3.0, 4.0, 5.0]))
+        list(askers.map(lambda value: set_speed(file, value), [2.0, 3.0, 4.0, 5.0]))
     changes = read_timeline(file).changes
     assert sorted(each.speed for each in changes) == [1.0, 2.0, 3.0, 4.0, 5.0]
     for a, b in pairwise(changes):
         assert b.emulated_s == pytest.approx(a.emulated_s + (b.wall_s - a.wall_s) * a.speed)
 
 
-async def test_who_sleeps_wakes_as_the_new_speed_has_it(file: Path) -> None:
+async def test_a_sleeper_wakes_according_to_the_new_speed(file: Path) -> None:
     clock = StackClock(file)
     sleeping = asyncio.create_task(clock.sleep(3600))
     await asyncio.sleep(0)
-    speed(file, 100_000.0)
+    set_speed(file, 100_000.0)
     async with asyncio.timeout(5):
         await sleeping
 
 
-async def test_who_sleeps_while_time_stands_still_goes_on_with_it(file: Path) -> None:
-    made = speed(file, 0.0)
+async def test_a_sleeper_continues_when_paused_time_resumes(file: Path) -> None:
+    made = set_speed(file, 0.0)
     await asyncio.sleep(made.changes[-1].wall_s - time.time() + 0.01)
     clock = StackClock(file)
     assert clock.scale == 0
@@ -96,40 +96,40 @@ async def test_who_sleeps_while_time_stands_still_goes_on_with_it(file: Path) ->
         async with asyncio.timeout(0.3):
             await asyncio.shield(sleeping)
     assert clock.now() == at
-    speed(file, 10.0)
+    set_speed(file, 10.0)
     async with asyncio.timeout(5):
         await sleeping
     assert clock.now() >= at + 0.5 - 1e-3
 
 
-async def test_a_period_with_a_floor_is_counted_anew_where_the_speed_changes(file: Path) -> None:
+async def test_a_period_with_a_floor_is_recomputed_when_the_speed_changes(file: Path) -> None:
     """At 100,000 a floor of 5 ms of the wall is 500 s; back at 1 the ten seconds themselves have long passed."""
-    made = speed(file, 100_000.0)
+    made = set_speed(file, 100_000.0)
     await asyncio.sleep(made.changes[-1].wall_s - time.time() + 0.01)
     clock = StackClock(file)
     waiting = asyncio.create_task(pause(clock, lambda: clock.at_least_wall(10, 3600), asyncio.Event()))
-    speed(file, 1.0)
+    set_speed(file, 1.0)
     async with asyncio.timeout(5):
         await waiting
 
 
-async def test_a_change_is_told_and_counted(file: Path) -> None:
+async def test_a_change_is_notified_and_counted(file: Path) -> None:
     clock = StackClock(file)
     before = clock.changes
     changed = asyncio.create_task(clock.changed())
     await asyncio.sleep(0)
-    made = speed(file, 60.0)
+    made = set_speed(file, 60.0)
     async with asyncio.timeout(5):
         await changed
     assert time.time() >= made.changes[-1].wall_s
     assert clock.changes != before
 
 
-async def test_silence_right_after_a_change_is_held_against_nobody(file: Path) -> None:
+async def test_silence_right_after_a_change_does_not_count(file: Path) -> None:
     clock = StackClock(file)
     pauses = ProcessPauses(clock, lambda: clock.at_least_wall(5, 1))
     pauses.beat()
-    made = speed(file, 600.0)
+    made = set_speed(file, 600.0)
     await asyncio.sleep(made.changes[-1].wall_s - time.time() + 0.2)
     forgiven = pauses.total_s
     passed = clock.now() - made.changes[-1].emulated_s
@@ -139,7 +139,7 @@ async def test_silence_right_after_a_change_is_held_against_nobody(file: Path) -
     assert not pauses.stalled
 
 
-def test_a_file_that_makes_no_sense_leaves_time_as_it_runs_and_is_refused_at_the_start(file: Path) -> None:
+def test_an_invalid_file_is_ignored_while_running_and_refused_at_startup(file: Path) -> None:
     clock = StackClock(file)
     before = clock.now()
     file.write_text("{")
@@ -152,7 +152,7 @@ def test_a_file_that_makes_no_sense_leaves_time_as_it_runs_and_is_refused_at_the
         StackClock(file)
 
 
-def test_a_change_that_comes_too_late_is_written_for_later(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_written_too_late_is_rescheduled(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The disk takes its time: nothing is announced that readers might learn of after it took force."""
     slow = iter([1.0, 0.0])
     real = write_timeline
@@ -162,6 +162,6 @@ def test_a_change_that_comes_too_late_is_written_for_later(file: Path, monkeypat
         return real(place, timeline, in_time)  # type: ignore[arg-type]
 
     monkeypatch.setattr("matrixcommon.emulation.stack_clock.write_timeline", writes)
-    made = speed(file, 60.0)
+    made = set_speed(file, 60.0)
     assert made.changes[-1].wall_s > time.time()
     assert [each.speed for each in read_timeline(file).changes] == [1.0, 60.0]

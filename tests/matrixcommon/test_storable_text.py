@@ -52,7 +52,7 @@ REFUSED = [
     (b'{"reason": "\xed\xa0\x80 in bytes"}', "reason"),
     (json.dumps({"reason": "\0"}).encode("utf-16"), "reason"),
 ]
-TAKEN = [
+ACCEPTED = [
     (rb'{"reason": "\ud83d\ude00"}', "\U0001f600"),
     (rb'{"reason": "\\u0000"}', "\\u0000"),
     (rb'{"reason": "\\\\ud800"}', "\\\\ud800"),
@@ -63,21 +63,21 @@ TAKEN = [
 
 @pytest.mark.parametrize("kind", ["things", "slow"])
 @pytest.mark.parametrize(("content", "field"), REFUSED)
-async def test_a_text_that_no_database_keeps_is_refused(client, kind, content, field) -> None:
+async def test_unstorable_texts_are_refused(client, kind, content, field) -> None:
     answer = await put(client, kind, content)
     assert (answer.status_code, answer.json()["field"]) == (422, field), answer.text
 
 
 @pytest.mark.parametrize("kind", ["things", "slow"])
-@pytest.mark.parametrize(("content", "kept"), TAKEN)
-async def test_what_only_looks_like_one_is_taken(client, kind, content, kept) -> None:
+@pytest.mark.parametrize(("content", "kept"), ACCEPTED)
+async def test_similar_but_storable_texts_are_accepted(client, kind, content, kept) -> None:
     answer = await put(client, kind, content)
     assert (answer.status_code, answer.json()["reason"]) == (200, kept), answer.text
 
 
 @pytest.mark.parametrize("kind", ["things", "slow"])
 @pytest.mark.parametrize("depth", [100, 900, 5_000, 200_000])
-async def test_a_deep_document_ends_in_an_answer(client, kind, depth) -> None:
+async def test_a_deeply_nested_document_is_answered(client, kind, depth) -> None:
     deep = b'{"a":' * depth + rb'"\u0000"' + b"}" * depth
     answer = await put(client, kind, b'{"documents": [' + deep + b"]}")
     assert answer.status_code in (400, 413, 422), answer.text

@@ -7,19 +7,19 @@ from hypothesis import strategies as st
 
 from matrixcommon.api.watch_stream import CHUNK_BYTES, joined_chunks
 
-LONGEST = CHUNK_BYTES // 3
+LENGTH_MAX = CHUNK_BYTES // 3
 
 
-@given(lengths=st.lists(st.integers(1, LONGEST), max_size=20))
-def test_pieces_hold_all_events_whole_and_in_order(lengths):
+@given(lengths=st.lists(st.integers(1, LENGTH_MAX), max_size=20))
+def test_chunks_contain_all_events_whole_and_in_order(lengths):
     events = [bytes([at]) * length for at, length in enumerate(lengths)]
     found = [*joined_chunks(events)]
     assert b"".join(found) == b"".join(events)
-    assert all(CHUNK_BYTES <= len(each) < CHUNK_BYTES + LONGEST for each in found[:-1])
+    assert all(CHUNK_BYTES <= len(each) < CHUNK_BYTES + LENGTH_MAX for each in found[:-1])
     assert all(found)
 
 
-def test_events_are_made_only_as_far_as_they_are_sent():
+def test_events_are_generated_lazily():
     made = []
 
     def events():

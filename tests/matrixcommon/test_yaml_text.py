@@ -7,7 +7,7 @@ from matrixcommon.model.yaml_text import InvalidYaml, packaged_yaml, parse_docum
 from matrixresource.agent.agent import node_stages
 from matrixresource.topology.loading import InvalidSpec, load_spec
 
-NO_YAML = {
+INVALID_TEXTS = {
     "nothing closes it": "a: [",
     "it nests without end": "[" * 300_000,
     "braces nest without end": "{a: " * 300_000,
@@ -18,8 +18,8 @@ NO_YAML = {
 }
 
 
-@pytest.mark.parametrize("text", NO_YAML.values(), ids=NO_YAML)
-def test_a_text_that_is_none_is_refused_in_one_line(text, tmp_path):
+@pytest.mark.parametrize("text", INVALID_TEXTS.values(), ids=INVALID_TEXTS)
+def test_invalid_yaml_is_refused_in_one_line(text, tmp_path):
     for read in (parse_yaml, parse_documents):
         with pytest.raises(InvalidYaml) as refused:
             read(text)
@@ -34,7 +34,7 @@ def test_a_text_that_is_none_is_refused_in_one_line(text, tmp_path):
         load_spec(file)
 
 
-def test_what_nests_as_far_as_anybody_writes_is_read():
+def test_realistic_nesting_is_parsed():
     value = parse_yaml("[" * 100 + "]" * 100)
     assert sum(1 for _ in _levels(value)) == 100
 
@@ -45,6 +45,6 @@ def _levels(value):
         value = value[0] if value else None
 
 
-def test_our_own_tables_are_read_by_name():
+def test_packaged_tables_are_read_by_name():
     assert packaged_yaml("matrixresource.topology", "cloudmatrix384.yaml")["supernode"]
     assert parse_documents("a: 1\n---\nb: 2\n") == [{"a": 1}, {"b": 2}]

@@ -19,7 +19,7 @@ from matrixlink.contract.what_if import WhatIfRequest, WhatIfView
 from matrixlink.fabric.condition.fabric_view import FabricView
 
 
-class WholeLinkClient(LinkClient):
+class FullLinkClient(LinkClient):
     async def slice_fabric_view(self, slice: str) -> FabricView:
         return FabricView.model_validate(await call(self._http, "GET", resource_path("slices", slice, "/fabric-view")))
 

@@ -1,8 +1,8 @@
 import pytest
 
-from tests.matrixlink.fleet import Stack
+from tests.matrixlink.fleet import LinkStack
 
 
 @pytest.fixture
 def stack(tmp_path):
-    return Stack(tmp_path)
+    return LinkStack(tmp_path)

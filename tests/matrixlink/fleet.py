@@ -26,12 +26,12 @@ from services.node_agent.network.probe_network import EmulatedProbeTransport
 from services.node_agent.network.traffic import EmulatedTraffic
 from tests.clocks import FixedClock, StandingClock
 from tests.databases import close_whole
-from tests.matrixlink.client import WholeLinkClient
+from tests.matrixlink.client import FullLinkClient
 
 NODES = [f"sn0-c00-n{n}" for n in range(4)]
 
 
-def a_request(plane="ub", members=None, **changes) -> SliceRequest:
+def slice_request(plane="ub", members=None, **changes) -> SliceRequest:
     """A sound spec; say only what matters."""
     terms = {"allocation": "a", "instance": "a", "plane": plane, "members": members or NODES, "qos_class": "Guaranteed"}
     floor = {"ub": 100.0, "rdma": 20.0, "vpc": 2.0}[plane]
@@ -41,7 +41,7 @@ def a_request(plane="ub", members=None, **changes) -> SliceRequest:
 
 
 @functools.cache
-def migrated() -> Path:
+def migrated_database() -> Path:
     """An empty database at the newest revision, made once."""
     path = Path(tempfile.mkdtemp()) / "link.db"
     database = DatabaseEngine(f"sqlite:///{path}")
@@ -50,14 +50,14 @@ def migrated() -> Path:
     return path
 
 
-class Stack:
+class LinkStack:
     """The service, its client and the agents. `restart()` is a new process over the same database."""
 
     def __init__(self, tmp_path, nodes=None):
         self.clock = FixedClock()
         self.standing = StandingClock(self.clock)
         self.url = f"sqlite:///{tmp_path / 'link.db'}"
-        shutil.copy(migrated(), tmp_path / "link.db")
+        shutil.copy(migrated_database(), tmp_path / "link.db")
         self.settings = LinkSettings(state=tmp_path, lease_grace=60)
         built = Fabric([Supernode()]).built
         self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
@@ -89,7 +89,7 @@ class Stack:
         self.app = build(self.settings, self.standing, self.database)
         transport = httpx.ASGITransport(app=self.app)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://link")
-        self.client = WholeLinkClient(self.http)
+        self.client = FullLinkClient(self.http)
         self.health = self.app.state.watchers["link-health"]
         self.workflows = self.app.state.watchers["workflow-resumption"]
 
@@ -132,7 +132,7 @@ class Stack:
         await self.carry()
 
     async def active(self, name="a-ub", request=None):
-        await self.client.admit(name, request or a_request())
+        await self.client.admit(name, request or slice_request())
         await self.client.program(name)
         await self.settle()
         view = await self.client.find_slice(name)

@@ -34,7 +34,7 @@ from matrixresource.topology import Supernode
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS
 from tests.clocks import FixedClock
-from tests.matrixlink.fleet import migrated
+from tests.matrixlink.fleet import migrated_database
 
 SUPERNODE = Supernode()
 """Its topology takes long to build and never changes."""
@@ -47,7 +47,7 @@ class LinkMachine:
         self.url = url or f"sqlite:///{folder / 'link.db'}"
         self.clock = clock or FixedClock()
         if not url and not (folder / "link.db").exists():
-            shutil.copy(migrated(), folder / "link.db")
+            shutil.copy(migrated_database(), folder / "link.db")
         self.database: DatabaseEngine | None = None
         self.restart()
 
@@ -86,8 +86,8 @@ class LinkMachine:
                 self.conditions.release(session)
         self.board.reroute()
         self.board.settle_all()
-        assert overbooked(self.promises.ledger) == []
-        assert overbooked(self.promises.healthy_ledger) == []
+        assert overcommitted_links(self.promises.ledger) == []
+        assert overcommitted_links(self.promises.healthy_ledger) == []
 
     def settle(self, agents: Iterable[ObedientAgent], rounds: int = 2) -> None:
         """These agents report and obey, and the watcher runs."""
@@ -124,7 +124,7 @@ def contents(session: Session) -> dict[str, list[Any]]:
     return {table.name: sorted(map(repr, session.execute(select(table)))) for table in Base.metadata.sorted_tables}
 
 
-def same_floors(one: BandwidthLedger, other: BandwidthLedger) -> None:
+def ledgers_equal(one: BandwidthLedger, other: BandwidthLedger) -> None:
     """Two books hold the same, but for the rounding of sums."""
     assert one.all_owners() == other.all_owners()
     for name in one.all_owners():
@@ -170,7 +170,7 @@ class ObedientAgent:
             del self.tables[name]
 
 
-def overbooked(ledger: BandwidthLedger) -> list[str]:
+def overcommitted_links(ledger: BandwidthLedger) -> list[str]:
     """Links promised beyond what they have."""
     found = []
     for (plane, owner), total in ledger._sum.items():

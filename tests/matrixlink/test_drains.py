@@ -6,7 +6,7 @@ import pytest
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixresource.topology import Supernode
 from matrixresource.topology.deviations import Deviation
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 
 CHIP = "sn0-l2p3-k11"
 N0 = NODES[0]
@@ -22,7 +22,7 @@ async def get(stack, name="d1"):
     return (await stack.http.get(f"/v1/drains/{name}")).json()
 
 
-def uses(stack, port, name="a-ub"):
+def uses_port(stack, port, name="a-ub"):
     """The agents whose tables send something over a port of their own, or to a peer over its port of that name."""
     plane, k = int(port[4]), int(port[7:])
     found = []
@@ -40,12 +40,12 @@ def uses(stack, port, name="a-ub"):
     return found
 
 
-async def test_a_drain_is_made_before_broken(stack):
+async def test_a_drain_is_make_before_break(stack):
     await stack.active()
     view = await put(stack, reason="optics")
     assert (view["state"], view["waitingFor"], view["ports"], view["reason"]) == ("Draining", 4, 48, "optics")
     assert (await stack.client.find_slice("a-ub")).state == "Rerouting"
-    assert len(uses(stack, "ub-p3-k11")) == 4, "agents forward as they did until they have the new routes"
+    assert len(uses_port(stack, "ub-p3-k11")) == 4, "agents forward as they did until they have the new routes"
     link = (await stack.http.get(f"/v1/links/{N0}.ub-p3-k11")).json()
     assert (link["drained"], link["gbps"], link["state"]) == (True, 28.0, "Up")
     with stack.quiet(NODES[3]):
@@ -53,17 +53,17 @@ async def test_a_drain_is_made_before_broken(stack):
         view = await get(stack)
         assert (view["state"], view["waitingFor"]) == ("Draining", 1)
         assert f"a-ub.{NODES[3]}" in view["message"]
-        assert uses(stack, "ub-p3-k11") == [NODES[3]]
+        assert uses_port(stack, "ub-p3-k11") == [NODES[3]]
     await stack.settle()
     view = await get(stack)
     assert (view["state"], view["waitingFor"]) == ("Drained", 0)
-    assert uses(stack, "ub-p3-k11") == []
+    assert uses_port(stack, "ub-p3-k11") == []
     found = await stack.client.find_slice("a-ub")
     assert (found.state, found.floor_kept_gbps_per_npu) == ("Active", 100.0)
     assert next(each for each in found.conditions if each.type == "Degraded").reason == "LinksDrained"
 
 
-async def test_a_drain_put_back_gives_back_the_first_routes(stack):
+async def test_ending_a_drain_restores_the_original_routes(stack):
     await stack.active()
     before = {node: agent.tables("a-ub")["stripes"] for node, agent in stack.agents.items()}
     await put(stack)
@@ -77,7 +77,7 @@ async def test_a_drain_put_back_gives_back_the_first_routes(stack):
     assert (await stack.http.delete("/v1/drains/d1")).status_code == 404
 
 
-async def test_asking_twice_is_no_news_and_other_elements_are(stack):
+async def test_a_repeated_drain_changes_nothing_and_other_elements_do(stack):
     await stack.active()
     await put(stack)
     await stack.settle()
@@ -87,14 +87,14 @@ async def test_asking_twice_is_no_news_and_other_elements_are(stack):
     assert (changed["state"], changed["ports"], changed["generation"]) == ("Draining", 16, 2)
     await stack.settle()
     assert (await get(stack))["state"] == "Drained"
-    assert set(uses(stack, "ub-p3-k11")) == set(NODES)
-    assert uses(stack, "ub-p0-k05") != [], "others still use that sub-plane among themselves"
+    assert set(uses_port(stack, "ub-p3-k11")) == set(NODES)
+    assert uses_port(stack, "ub-p0-k05") != [], "others still use that sub-plane among themselves"
     tables = stack.agents[N0].tables("a-ub")
     assert {stripe["sub_plane"] for stripe in tables["stripes"]} == set(range(1, 7))
 
 
-async def test_a_drain_that_would_break_a_floor_is_refused_with_the_slices_unless_wanted_all_the_same(stack):
-    await stack.active(request=a_request(floor_gbps_per_npu=390.0))
+async def test_a_drain_that_would_break_floors_is_refused_with_the_slices_unless_forced(stack):
+    await stack.active(request=slice_request(floor_gbps_per_npu=390.0))
     before = await stack.client.find_slice("a-ub")
     refused = await put(stack, code=409)
     assert refused["reason"] == "InsufficientBandwidth"
@@ -116,7 +116,7 @@ async def test_a_drain_that_would_break_a_floor_is_refused_with_the_slices_unles
 
 
 async def test_a_drain_that_would_cut_members_off_is_refused_even_without_floors(stack):
-    await stack.active(request=a_request(qos_class="BestEffort"))
+    await stack.active(request=slice_request(qos_class="BestEffort"))
     refused = await put(stack, elements=[N0], code=409)
     assert refused["blocking"][0]["pairsCut"] == 3
 
@@ -131,23 +131,23 @@ async def test_validate_only_shows_what_if_and_changes_nothing(stack):
     assert stack.slice_controller().fabric.touched() == set()
 
 
-async def test_newcomers_keep_off_what_is_drained(stack):
+async def test_new_slices_avoid_drained_elements(stack):
     await put(stack)
     await stack.carry()
     assert (await get(stack))["state"] == "Drained", "nothing crossed it"
     with pytest.raises(InsufficientBandwidth, match=rf"; of the members' ports, 4 ports drained by d1 \({CHIP}\)$"):
-        await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=389.0))
-    await stack.active(request=a_request(floor_gbps_per_npu=388.0))
-    assert uses(stack, "ub-p3-k11") == []
+        await stack.client.admit("a-ub", slice_request(floor_gbps_per_npu=389.0))
+    await stack.active(request=slice_request(floor_gbps_per_npu=388.0))
+    assert uses_port(stack, "ub-p3-k11") == []
 
 
-async def test_who_asks_for_a_floor_on_a_node_that_is_drained_hears_by_which_drain(stack):
+async def test_a_refused_floor_on_a_drained_node_names_the_drain(stack):
     await put(stack, name="later", elements=["sn0-c11-n3"])
     await put(stack, elements=[N0])
     stack.hardware[NODES[1]].ports = {"ub-p3-k11": 0.0}
     await stack.settle()
     with pytest.raises(InsufficientBandwidth) as refused:
-        await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=10.0))
+        await stack.client.admit("a-ub", slice_request(floor_gbps_per_npu=10.0))
     ports = "ports drained by d1 (sn0-c00-n0) and 1 port below the built rate"
     assert refused.value.message.startswith("3 pairs of members cannot reach each other on plane ub; of the members'")
     assert refused.value.message.endswith(ports)
@@ -165,15 +165,15 @@ async def test_faults_and_drains_compose(stack):
     assert (await stack.client.find_slice("a-ub")).state == "Degraded"
     await stack.http.delete("/v1/drains/d1")
     await stack.settle()
-    assert uses(stack, "ub-p3-k11") == uses(stack, "ub-p4-k00") == uses(stack, "ub-p5-k05") == []
+    assert uses_port(stack, "ub-p3-k11") == uses_port(stack, "ub-p4-k00") == uses_port(stack, "ub-p5-k05") == []
     await stack.http.delete("/v1/drains/d2")
     await stack.settle()
-    assert uses(stack, "ub-p3-k11") == [], "it is in service again, and broken"
-    assert len(uses(stack, "ub-p4-k00")) == 4
+    assert uses_port(stack, "ub-p3-k11") == [], "it is in service again, and broken"
+    assert len(uses_port(stack, "ub-p4-k00")) == 4
     for node in stack.hardware.values():
         node.ports.clear()
     await stack.settle()
-    assert len(uses(stack, "ub-p3-k11")) == 4
+    assert len(uses_port(stack, "ub-p3-k11")) == 4
 
 
 @pytest.mark.parametrize("step", range(4))
@@ -193,15 +193,15 @@ async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
     await stack.settle()
     maybe(3)
     assert (await get(stack))["state"] == "Drained"
-    assert uses(stack, "ub-p3-k11") == []
+    assert uses_port(stack, "ub-p3-k11") == []
     await stack.client.withdraw("a-ub")
     await stack.settle()
     assert (await get(stack))["state"] == "Drained"
 
 
-async def test_a_slice_that_was_requested_anew_and_not_programmed_yet_holds_a_drain_up(stack):
-    await stack.active(request=a_request(floor_gbps_per_npu=50.0))
-    await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=60.0))
+async def test_a_changed_slice_that_is_not_programmed_yet_delays_a_drain(stack):
+    await stack.active(request=slice_request(floor_gbps_per_npu=50.0))
+    await stack.client.admit("a-ub", slice_request(floor_gbps_per_npu=60.0))
     await put(stack)
     await stack.settle()
     assert (await get(stack))["state"] == "Draining"
@@ -211,7 +211,7 @@ async def test_a_slice_that_was_requested_anew_and_not_programmed_yet_holds_a_dr
 
 
 async def test_a_drain_of_an_rdma_leaf_and_a_spine(stack):
-    await stack.active("a-rdma", a_request("rdma", floor_gbps_per_npu=20.0))
+    await stack.active("a-rdma", slice_request("rdma", floor_gbps_per_npu=20.0))
     view = await put(stack, elements=["sn0-c00-leaf0"])
     assert (view["state"], view["ports"]) == ("Draining", 40)
     await stack.settle()
@@ -241,7 +241,7 @@ async def test_drains_are_listed_watched_and_refused_with_their_field(stack):
     assert answer.status_code == 412
 
 
-async def test_a_cable_that_is_drawn_to_a_drained_switch_is_out_of_use_and_one_drawn_away_is_not(stack):
+async def test_a_drain_of_a_switch_follows_moved_cables(stack):
     await stack.active()
     await put(stack)
     await stack.settle()
@@ -254,4 +254,4 @@ async def test_a_cable_that_is_drawn_to_a_drained_switch_is_out_of_use_and_one_d
     drained = {link: (await stack.http.get(f"/v1/links/{link}")).json()["drained"] for link in (there, away)}
     assert drained == {there: True, away: False}
     assert (await get(stack))["ports"] == 48
-    assert N0 not in uses(stack, "ub-p3-k12")
+    assert N0 not in uses_port(stack, "ub-p3-k12")

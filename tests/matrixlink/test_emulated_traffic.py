@@ -19,7 +19,7 @@ UB_NODE_GBPS = 3136.0
 EVEN = [{"sub_plane": p, "weight": 1 / 7, "spread": []} for p in range(7)]
 
 
-def a_table(node, plane="ub", members=NODES, **changes):
+def make_table(node, plane="ub", members=NODES, **changes):
     stripes = {
         "ub": EVEN,
         "rdma": [{"sub_plane": die, "weight": 0.5, "spread": []} for die in range(2)],
@@ -40,7 +40,7 @@ class Machine:
 
     def program(self, slice, plane="ub", members=NODES, **changes):
         for name in members:
-            self.nodes[name].tables[slice] = a_table(name, plane, members, **changes)
+            self.nodes[name].tables[slice] = make_table(name, plane, members, **changes)
         self.traffic.update()
 
     def apply_faults(self, *faults):
@@ -84,7 +84,7 @@ def test_patterns(pattern, pairs):
         ("rdma", "permutation", 400.0), ("vpc", "ring", 50.0),
     ],
 )  # fmt: skip
-def test_a_whole_fabric_carries_what_its_ports_have(plane, pattern, node_gbps):
+def test_a_full_fabric_carries_its_port_rates(plane, pattern, node_gbps):
     machine = Machine(plane)
     machine.load(pattern=pattern)
     assert machine.sent() == pytest.approx(dict.fromkeys(NODES, node_gbps))
@@ -92,14 +92,14 @@ def test_a_whole_fabric_carries_what_its_ports_have(plane, pattern, node_gbps):
     assert machine.sent() == pytest.approx(dict.fromkeys(NODES, 8.0))
 
 
-def test_an_incast_is_bound_by_who_takes_it():
+def test_an_incast_is_bound_by_its_receiver():
     machine = Machine()
     machine.load(pattern="incast", target=NODES[2])
     assert sum(machine.sent().values()) == pytest.approx(UB_NODE_GBPS)
     assert machine.traffic.rates().received[2].sum() == pytest.approx(UB_NODE_GBPS)
 
 
-def test_floors_first_then_weights_then_no_more_than_the_ceiling():
+def test_floors_then_weights_then_ceilings_apply():
     machine = Machine("vpc", floor_gbps=20.0)
     machine.program("t", "vpc", weight=3.0)
     machine.load("l", "s", pattern="ring")
@@ -120,7 +120,7 @@ def test_floors_that_a_loss_undercuts_yield_capacity():
     assert machine.sent()[NODES[2]] == pytest.approx(50)
 
 
-def test_a_silent_port_drops_what_the_tables_send_there_and_routes_around_it_do_not():
+def test_a_silently_failed_port_drops_traffic_unless_routed_around():
     machine = Machine()
     machine.load(pattern="ring", gbps_per_npu=112.0)
     machine.apply_faults(("link-silent", NODES[0], {"port": "ub-p3-k11"}))
@@ -136,7 +136,7 @@ def test_a_silent_port_drops_what_the_tables_send_there_and_routes_around_it_do_
     assert machine.total(what=2) == 0
 
 
-def test_a_slow_port_holds_back_its_own_part_only():
+def test_a_slow_port_limits_only_its_own_share():
     machine = Machine()
     machine.apply_faults(("link-slow", NODES[0], {"port": "ub-p3-k11", "share": 0.25}))
     machine.load(pattern="ring")
@@ -144,7 +144,7 @@ def test_a_slow_port_holds_back_its_own_part_only():
     assert machine.sent()[NODES[1]] == pytest.approx(UB_NODE_GBPS)
 
 
-def test_dies_that_lost_a_link_hold_their_sub_plane_back():
+def test_dies_with_a_lost_link_limit_their_sub_plane():
     machine = Machine()
     machine.apply_faults(("link-down", NODES[0], {"port": "npu5-die1-p2"}))
     machine.load(pattern="ring")
@@ -158,7 +158,7 @@ def test_without_tables_peers_or_the_same_key_nothing_moves():
     assert NODES[1] not in machine.sent()
     assert sum(machine.sent().values()) == pytest.approx(3 * UB_NODE_GBPS)
     machine = Machine(isolation_key=5)
-    machine.nodes[NODES[1]].tables["s"] = a_table(NODES[1], isolation_key=6)
+    machine.nodes[NODES[1]].tables["s"] = make_table(NODES[1], isolation_key=6)
     machine.load(pattern="ring")
     assert set(machine.sent()) == {NODES[2], NODES[3], NODES[0]}
     assert machine.sent()[NODES[0]] == 0
@@ -191,7 +191,7 @@ def test_an_instance_and_a_plane_mean_its_slice():
     assert set(machine.traffic.rates().slices) == {"u"}
 
 
-async def test_many_changes_in_one_moment_are_worked_out_once(monkeypatch):
+async def test_simultaneous_changes_are_computed_once(monkeypatch):
     machine, worked_out = Machine("vpc"), []
     machine.load(pattern="ring", gbps_per_npu=1.0)
     whole = EmulatedTraffic._compute_rates
@@ -208,7 +208,7 @@ async def test_many_changes_in_one_moment_are_worked_out_once(monkeypatch):
     assert (counted.sent_gb[-1], counted.dropped_gb[-1]) == pytest.approx((80, 80))
 
 
-def test_ports_are_worked_out_again_after_what_befalls_them_and_not_for_other_loads(monkeypatch):
+def test_ports_are_recomputed_after_faults_but_not_for_other_loads(monkeypatch):
     machine, worked_out = Machine(), []
     ports = traffic.port_groups
     monkeypatch.setattr(traffic, "port_groups", lambda *given: worked_out.append(given) or ports(*given))
@@ -227,7 +227,7 @@ def test_ports_are_worked_out_again_after_what_befalls_them_and_not_for_other_lo
     assert len(worked_out) == 3
 
 
-def test_a_load_that_bursts_is_told_what_a_burst_gets_beside_the_others():
+def test_a_bursting_load_gets_the_burst_rate_beside_others():
     machine = Machine()
     machine.load(gbps_per_npu=0.0, bursts=True)
     alone = machine.traffic.burst("l").gbps_per_die
@@ -244,7 +244,7 @@ def test_a_load_that_bursts_is_told_what_a_burst_gets_beside_the_others():
     assert machine.traffic.burst("l").gbps_per_die == pytest.approx(alone), "its own mean is no neighbour of it"
 
 
-def test_a_pull_goes_from_its_members_to_its_targets():
+def test_a_pull_moves_from_members_to_targets():
     machine = Machine("rdma")
     machine.load(gbps_per_npu=10.0, pattern="pull", members=NODES[:2], targets=NODES[1:], bursts=True)
     rates = machine.traffic.rates().slices["s"]
@@ -267,7 +267,7 @@ def test_a_pull_goes_from_its_members_to_its_targets():
     ],
     ids=["itself", "no table", "itself and another", "one of two", "everybody", "named twice"],
 )
-def test_a_pull_offers_what_it_moves(members, targets, sending):
+def test_a_pull_offers_its_transferred_rate(members, targets, sending):
     machine = Machine("rdma")
     del machine.nodes[NODES[3]].tables["s"]
     machine.traffic.update()
@@ -277,7 +277,7 @@ def test_a_pull_offers_what_it_moves(members, targets, sending):
     assert machine.traffic.load_rates("l") == (pytest.approx(8.0 * sending), 0.0)
 
 
-def test_counters_of_slices_that_no_node_forwards_any_more_are_forgotten_and_those_of_ports_are_not():
+def test_counters_of_removed_slices_are_deleted_and_those_of_ports_kept():
     machine = Machine()
     machine.load(slice=None, instance="i")
     machine.clock.at += 10

@@ -17,17 +17,17 @@ BUILT = Fabric([Supernode()]).built
 
 
 @pytest.fixture
-def news():
+def change_notifications():
     return []
 
 
 @pytest.fixture
-def agent(news):
+def agent(change_notifications):
     node = EmulatedNode(NodeName("sn0-c00-n0"))
-    return LinkAgent(node, BUILT, link_stages(), FixedClock(), Random(1), lambda: news.append(1), 30.0)
+    return LinkAgent(node, BUILT, link_stages(), FixedClock(), Random(1), lambda: change_notifications.append(1), 30.0)
 
 
-def a_program(generation=1, action="program", slice="s", **changes):
+def make_program(generation=1, action="program", slice="s", **changes):
     body = {
         "isolation": "partitionKey",
         "isolation_key": 2,
@@ -40,45 +40,45 @@ def a_program(generation=1, action="program", slice="s", **changes):
     return ProgramView.model_validate(body | {"generation": generation, "action": action} | changes)
 
 
-def reported(agent):
+def reported_programs(agent):
     return {p.slice: (p.generation, p.status) for p in agent.report().programs}
 
 
-async def test_a_spec_is_worked_off_in_time(agent, news):
-    agent.ensure(a_program())
-    assert reported(agent) == {"s": (1, "Programming")}
+async def test_a_spec_is_processed_in_stages(agent, change_notifications):
+    agent.ensure(make_program())
+    assert reported_programs(agent) == {"s": (1, "Programming")}
     assert agent.tables("s") is None
     await agent.drain_queue()
-    assert reported(agent) == {"s": (1, "Programmed")}
+    assert reported_programs(agent) == {"s": (1, "Programmed")}
     assert agent._clock.now() > FixedClock().now() + 1
-    assert len(news) == 2
+    assert len(change_notifications) == 2
 
 
-async def test_an_older_spec_is_refused_and_the_same_is_no_news(agent, news):
-    agent.ensure(a_program(3))
+async def test_an_older_spec_is_refused_and_a_repeated_one_ignored(agent, change_notifications):
+    agent.ensure(make_program(3))
     await agent.drain_queue()
-    before = len(news)
-    agent.ensure(a_program(3))
-    assert len(news) == before
+    before = len(change_notifications)
+    agent.ensure(make_program(3))
+    assert len(change_notifications) == before
     with pytest.raises(StaleGeneration):
-        agent.ensure(a_program(2))
+        agent.ensure(make_program(2))
     agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
-    assert reported(agent) == {"s": (3, "Programmed")}
+    assert reported_programs(agent) == {"s": (3, "Programmed")}
     assert agent.counters["stale"] == 2
 
 
-async def test_a_newer_spec_overtakes_the_work_in_hand(agent):
-    agent.ensure(a_program(1))
+async def test_a_newer_spec_supersedes_work_in_progress(agent):
+    agent.ensure(make_program(1))
     sleep, agent._clock.sleep = agent._clock.sleep, None
 
     async def overtaken(seconds):
         agent._clock.sleep = sleep
-        agent.ensure(a_program(2, isolation_key=9))
+        agent.ensure(make_program(2, isolation_key=9))
         await sleep(seconds)
 
     agent._clock.sleep = overtaken
     await agent.drain_queue()
-    assert reported(agent) == {"s": (2, "Programmed")}
+    assert reported_programs(agent) == {"s": (2, "Programmed")}
     assert agent.tables("s")["isolation_key"] == 9
     assert agent.counters["programmed"] == 1
 
@@ -87,27 +87,27 @@ async def test_small_changes_take_less_time(agent):
     took = []
     for generation, changes in ((1, {}), (2, {}), (3, {"peers": ["sn0-c00-n2"]})):
         before = agent._clock.now()
-        agent.ensure(a_program(generation, **changes))
+        agent.ensure(make_program(generation, **changes))
         await agent.drain_queue()
         took.append(agent._clock.now() - before)
     assert took[0] > took[2] > took[1] > 0
 
 
-async def test_clear_and_forget(agent):
-    agent.ensure(a_program(1))
+async def test_a_cleared_slice_is_forgotten(agent):
+    agent.ensure(make_program(1))
     await agent.drain_queue()
-    agent.ensure(a_program(2, "clear"))
+    agent.ensure(make_program(2, "clear"))
     assert agent.tables("s") is not None
     await agent.drain_queue()
-    assert reported(agent) == {"s": (2, "Cleared")}
+    assert reported_programs(agent) == {"s": (2, "Cleared")}
     agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
-    assert reported(agent) == {"s": (2, "Cleared")}
+    assert reported_programs(agent) == {"s": (2, "Cleared")}
     agent.take_answer([])
-    assert reported(agent) == {}
+    assert reported_programs(agent) == {}
 
 
-async def test_cut_off_it_keeps_its_last_configuration_through_a_restart(agent):
-    agent.ensure(a_program(1))
+async def test_a_disconnected_agent_keeps_its_configuration_across_a_restart(agent):
+    agent.ensure(make_program(1))
     await agent.drain_queue()
     again = LinkAgent(agent.hardware, BUILT, link_stages(), FixedClock(), Random(1))
     again.restore(agent.memory())
@@ -117,12 +117,12 @@ async def test_cut_off_it_keeps_its_last_configuration_through_a_restart(agent):
     assert [p.status for p in report.programs] == ["Programmed"]
 
 
-async def test_loss_of_power_empties_the_tables_and_the_card_fills_them(agent):
-    agent.ensure(a_program(1))
+async def test_a_power_loss_empties_tables_and_the_agent_rewrites_them(agent):
+    agent.ensure(make_program(1))
     await agent.drain_queue()
     agent.power_lost()
     assert agent.tables("s") is None
-    assert reported(agent) == {"s": (1, "Programming")}
+    assert reported_programs(agent) == {"s": (1, "Programming")}
     await agent.drain_queue()
     assert agent.tables("s") is not None
 
@@ -132,7 +132,7 @@ def test_ports_below_their_rate_are_reported(agent):
     assert {p.port: p.gbps for p in agent.report().ports} == {"ub-p3-k11": 7.0, "vpc": 0.0}
 
 
-def test_stages_of_ones_own(tmp_path):
+def test_custom_stages(tmp_path):
     (tmp_path / "s.yaml").write_text("clear:\n  - {stage: wait, status: Programming, delay_s: 5}\n")
     assert [s.delay_s for s in link_stages(tmp_path / "s.yaml")["clear"]] == [5]
     assert link_stages(tmp_path / "s.yaml")["program"] == link_stages()["program"]

@@ -5,7 +5,7 @@ import pytest
 from matrixcommon.persistence.table_cache import all_rows
 from matrixlink.contract.peerings import PeeringRequest
 from matrixlink.store.tables import FenceRow, PeeringRow
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 from tests.matrixlink.machine import LinkMachine, ObedientAgent
 
 SILENT = NODES[3]
@@ -27,7 +27,7 @@ def speaking(agents):
     return [agent for node, agent in agents.items() if node != SILENT]
 
 
-def falls_silent(machine, agents):
+def expire_lease(machine, agents):
     """Its lease runs out; the others go on reporting."""
     for _ in range(3):
         machine.clock.at += 25
@@ -35,7 +35,7 @@ def falls_silent(machine, agents):
 
 
 def ensure(machine, name, members=NODES):
-    machine.board.admit(name, a_request(members=members, instance=name, allocation=name))
+    machine.board.admit(name, slice_request(members=members, instance=name, allocation=name))
     machine.board.program(name)
     return machine.shown(name).isolation_key
 
@@ -45,10 +45,10 @@ def fences(machine):
         return sorted((row.node, row.isolation_key) for row in all_rows(session, FenceRow))
 
 
-def test_a_slice_made_and_ended_again_leaves_a_second_fence_beside_the_first(machine, agents):
+def test_a_recreated_slice_leaves_a_second_fence(machine, agents):
     first = ensure(machine, "a")
     machine.settle(agents.values())
-    falls_silent(machine, agents)
+    expire_lease(machine, agents)
     machine.board.withdraw("a")
     machine.settle(speaking(agents))
     second = ensure(machine, "a")
@@ -62,10 +62,10 @@ def test_a_slice_made_and_ended_again_leaves_a_second_fence_beside_the_first(mac
     assert fences(machine) == []
 
 
-def test_a_fence_stands_while_the_agent_is_at_work_on_a_newer_generation(machine, agents):
+def test_a_fence_remains_while_the_agent_works_on_a_newer_generation(machine, agents):
     first = ensure(machine, "a")
     machine.settle(agents.values())
-    falls_silent(machine, agents)
+    expire_lease(machine, agents)
     machine.board.withdraw("a")
     machine.settle(speaking(agents))
     assert ensure(machine, "a") != first
@@ -81,13 +81,13 @@ def test_a_fence_stands_while_the_agent_is_at_work_on_a_newer_generation(machine
 
 
 @pytest.mark.parametrize("ends", [False, True], ids=["leaves its slice", "has its slice ended"])
-def test_a_peerings_key_is_fenced_where_a_silent_node_may_hold_the_peering(machine, agents, ends):
+def test_a_peerings_key_is_fenced_on_silent_nodes(machine, agents, ends):
     ensure(machine, "a", [NODES[0], SILENT])
     ensure(machine, "b", NODES[1:3])
     machine.peerings.ensure("p", PeeringRequest(slices=["a", "b"]))
     machine.settle(agents.values())
     key = machine.peerings.get("p").isolation_key
-    falls_silent(machine, agents)
+    expire_lease(machine, agents)
     if ends:
         machine.board.withdraw("a")
     else:

@@ -16,7 +16,7 @@ async def ten_minutes(stack):
     await stack.app.state.watchers["departed"].step()
 
 
-async def test_what_reports_leave_in_memory_goes_with_slices_and_supernodes(stack):
+async def test_memory_of_reports_is_released_with_slices_and_supernodes(stack):
     """However many slices come and go, and supernodes with them: no more is remembered than what there is."""
     reports = next(hook for hook in stack.remembering() if hasattr(hook, "_programs"))
     for number in range(5):
@@ -36,7 +36,7 @@ async def test_what_reports_leave_in_memory_goes_with_slices_and_supernodes(stac
         assert not any(node in kept for kept in dicts_in(memory)), memory
 
 
-async def test_forwarding_tables_are_of_the_supernodes_there_are_now(stack):
+async def test_forwarding_tables_exist_only_for_present_supernodes(stack):
     async def supernodes():
         tables = await list_all(stack.http, "/v1/forwarding-tables")
         return {table["name"].partition("-")[0] for table in tables}
@@ -49,7 +49,7 @@ async def test_forwarding_tables_are_of_the_supernodes_there_are_now(stack):
     assert await supernodes() == {"sn0"}
 
 
-async def test_names_of_slices_that_are_gone_are_forgotten_and_none_of_them_is_made_younger(stack):
+async def test_forgotten_slice_names_never_reuse_a_generation(stack):
     """Agents refuse a slice that is older than one they have heard of under its name."""
     store = stack.slice_controller().store
     for turn in range(3):
@@ -68,7 +68,7 @@ async def test_names_of_slices_that_are_gone_are_forgotten_and_none_of_them_is_m
     await stack.active("s3-ub")
 
 
-async def test_links_that_were_impaired_once_keep_no_view_in_memory(stack):
+async def test_recovered_links_keep_no_view_in_memory(stack):
     """Their rows stay for as long as the supernode does, so that every one of thirteen thousand links may have one."""
     stack.hardware[NODES[0]].ports.update({f"ub-p0-k{chip:02d}": 0.5 for chip in range(16)})
     await stack.settle()

@@ -5,15 +5,15 @@ import pytest
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 
 
 def reported(view, type):
     return next((c.status, c.reason, c.message) for c in view.conditions if c.type == type)
 
 
-async def test_a_slice_from_promise_to_nothing(stack):
-    view = await stack.client.admit("a-ub", a_request())
+async def test_the_lifecycle_of_a_slice(stack):
+    view = await stack.client.admit("a-ub", slice_request())
     assert (view.state, view.programmed, view.floor_kept_gbps_per_npu) == ("Admitted", 0, 100.0)
     view = await stack.client.program("a-ub")
     assert view.state == "Programming"
@@ -40,9 +40,9 @@ async def test_a_slice_from_promise_to_nothing(stack):
     assert {link["floorsGbps"] for link in links} == {0.0}
 
 
-async def test_asking_twice_changes_nothing(stack):
-    first = await stack.client.admit("a-ub", a_request())
-    again = await stack.client.admit("a-ub", a_request(members=list(reversed(NODES))))
+async def test_a_repeated_request_changes_nothing(stack):
+    first = await stack.client.admit("a-ub", slice_request())
+    again = await stack.client.admit("a-ub", slice_request(members=list(reversed(NODES))))
     assert (again.generation, again.etag) == (first.generation, first.etag)
     await stack.active()
     view = await stack.client.program("a-ub")
@@ -54,7 +54,7 @@ async def test_asking_twice_changes_nothing(stack):
 
 
 async def test_only_acknowledgement_of_this_generation_counts(stack):
-    await stack.client.admit("a-ub", a_request())
+    await stack.client.admit("a-ub", slice_request())
     await stack.client.program("a-ub")
     with stack.quiet(NODES[3]):
         await stack.settle()
@@ -64,10 +64,10 @@ async def test_only_acknowledgement_of_this_generation_counts(stack):
     assert (await stack.client.find_slice("a-ub")).state == "Active"
 
 
-async def test_replacing_a_member_is_one_generation_on(stack):
-    before = await stack.active(request=a_request(members=NODES[:3]))
+async def test_replacing_a_member_increments_the_generation(stack):
+    before = await stack.active(request=slice_request(members=NODES[:3]))
     other = stack.agents[NODES[1]].counters["programmed"]
-    view = await stack.client.admit("a-ub", a_request(members=[NODES[0], NODES[1], NODES[3]]))
+    view = await stack.client.admit("a-ub", slice_request(members=[NODES[0], NODES[1], NODES[3]]))
     assert (view.generation, view.state) == (before.generation + 1, "Admitted")
     await stack.client.program("a-ub")
     await stack.settle()
@@ -79,10 +79,10 @@ async def test_replacing_a_member_is_one_generation_on(stack):
 
 
 async def test_a_lost_member_does_not_hold_up_its_replacement(stack):
-    await stack.active(request=a_request(members=NODES[:3]))
+    await stack.active(request=slice_request(members=NODES[:3]))
     stack.silent.add(NODES[2])
     stack.clock.at += 31
-    await stack.client.admit("a-ub", a_request(members=[NODES[0], NODES[1], NODES[3]]))
+    await stack.client.admit("a-ub", slice_request(members=[NODES[0], NODES[1], NODES[3]]))
     await stack.client.program("a-ub")
     await stack.settle()
     assert (await stack.client.find_slice("a-ub")).state == "Active"
@@ -92,7 +92,7 @@ async def test_a_lost_member_does_not_hold_up_its_replacement(stack):
     assert stack.agents[NODES[2]].tables("a-ub") is None
 
 
-async def test_deletion_ends_without_those_who_cannot_be_reached(stack):
+async def test_deletion_completes_without_unreachable_agents(stack):
     view = await stack.active()
     stack.silent.add(NODES[0])
     stack.passes(31)
@@ -100,26 +100,26 @@ async def test_deletion_ends_without_those_who_cannot_be_reached(stack):
     await stack.settle()
     assert await stack.client.find_slice("a-ub") is None
     assert stack.agents[NODES[0]].tables("a-ub") is not None
-    other = await stack.client.admit("b-ub", a_request(instance="b", members=NODES[1:3]))
+    other = await stack.client.admit("b-ub", slice_request(instance="b", members=NODES[1:3]))
     assert other.isolation_key != view.isolation_key, "a fenced node may still use the key"
     stack.silent.clear()
     await stack.settle()
     assert stack.agents[NODES[0]].tables("a-ub") is None
-    third = await stack.client.admit("c-ub", a_request(instance="c", members=[NODES[3]]))
+    third = await stack.client.admit("c-ub", slice_request(instance="c", members=[NODES[3]]))
     assert third.isolation_key == view.isolation_key
 
 
-async def test_a_slice_made_again_is_never_older_than_what_an_absent_agent_holds(stack):
+async def test_a_recreated_slice_is_newer_than_what_an_absent_agent_holds(stack):
     await stack.active()
     stack.silent.add(NODES[0])
     stack.passes(31)
     await stack.client.withdraw("a-ub")
     await stack.settle()
     stack.silent.clear()
-    await stack.active(request=a_request())
+    await stack.active(request=slice_request())
 
 
-async def test_a_slow_agent_that_is_reached_is_given_its_time_and_no_more(stack):
+async def test_a_slow_reachable_agent_is_waited_for_until_the_deadline(stack):
     await stack.active()
     await stack.client.withdraw("a-ub")
     for _ in range(5):
@@ -129,9 +129,9 @@ async def test_a_slow_agent_that_is_reached_is_given_its_time_and_no_more(stack)
     assert await stack.client.find_slice("a-ub") is None
 
 
-async def test_a_lost_cable_reroutes_what_crosses_it_and_comes_back(stack):
-    await stack.active(request=a_request(members=NODES[:2]))
-    await stack.active("b-ub", a_request(instance="b", members=NODES[2:]))
+async def test_a_lost_cable_is_routed_around_until_repaired(stack):
+    await stack.active(request=slice_request(members=NODES[:2]))
+    await stack.active("b-ub", slice_request(instance="b", members=NODES[2:]))
     whole = await stack.client.slice_fabric_view("a-ub")
     assert whole.planes["ub"].nodes[NODES[0]].uplink_gbps == [448.0] * 7
     stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.0
@@ -163,8 +163,8 @@ async def test_a_lost_cable_reroutes_what_crosses_it_and_comes_back(stack):
     assert (await stack.client.slice_fabric_view("a-ub")).planes == whole.planes
 
 
-async def test_a_floor_that_cannot_be_kept_is_shown_and_comes_back(stack):
-    await stack.active(request=a_request(floor_gbps_per_npu=392.0))
+async def test_a_reduced_floor_is_shown_and_restored(stack):
+    await stack.active(request=slice_request(floor_gbps_per_npu=392.0))
     for node in stack.hardware.values():
         node.ports["ub-p0-k05"] = 0.0
     await stack.settle()
@@ -172,7 +172,7 @@ async def test_a_floor_that_cannot_be_kept_is_shown_and_comes_back(stack):
     assert view.state == "Degraded"
     assert view.floor_kept_gbps_per_npu == pytest.approx(392 * 111 / 112, rel=1e-5)
     assert reported(view, "QosSatisfied")[:2] == ("False", "FloorReduced")
-    view = await stack.client.admit("a-ub", a_request(members=NODES[:3], floor_gbps_per_npu=392.0))
+    view = await stack.client.admit("a-ub", slice_request(members=NODES[:3], floor_gbps_per_npu=392.0))
     assert view.state == "Admitted", "a damaged fabric does not stop a member from leaving"
     await stack.client.program("a-ub")
     for node in stack.hardware.values():
@@ -182,22 +182,24 @@ async def test_a_floor_that_cannot_be_kept_is_shown_and_comes_back(stack):
     assert (view.state, view.floor_kept_gbps_per_npu) == ("Active", 392.0)
 
 
-async def test_bandwidth_that_is_not_there_is_refused_by_link(stack):
-    await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=300.0))
+async def test_insufficient_bandwidth_is_refused_by_link(stack):
+    await stack.client.admit("a-ub", slice_request(floor_gbps_per_npu=300.0))
     with pytest.raises(InsufficientBandwidth) as refused:
-        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=100.0, members=NODES[3:]))
+        await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=100.0, members=NODES[3:]))
     summary, first = refused.value.blocking[:2]
     assert summary["plane"] == "ub"
     assert summary["fitsFloorGbpsPerNpu"] == pytest.approx(92.0)
     assert (first["plane"], first["owners"]) == ("ub", ["a-ub"])
     assert first["link"].startswith(NODES[3])
     assert await stack.client.find_slice("b-ub") is None
-    assert (await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=92.0, members=NODES[3:]))).name
+    assert (
+        await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=92.0, members=NODES[3:]))
+    ).name
 
 
-async def test_two_on_one_node_share_what_nobody_was_promised(stack):
-    await stack.client.admit("a-ub", a_request(members=NODES[:2], floor_gbps_per_npu=98.0))
-    await stack.client.admit("b-ub", a_request(instance="b", members=NODES[1:3], qos_class="BestEffort"))
+async def test_two_slices_share_unreserved_bandwidth(stack):
+    await stack.client.admit("a-ub", slice_request(members=NODES[:2], floor_gbps_per_npu=98.0))
+    await stack.client.admit("b-ub", slice_request(instance="b", members=NODES[1:3], qos_class="BestEffort"))
     a = (await stack.client.slice_fabric_view("a-ub")).planes["ub"].nodes
     b = (await stack.client.slice_fabric_view("b-ub")).planes["ub"].nodes
     assert a[NODES[0]].uplink_gbps == [448.0] * 7
@@ -207,7 +209,7 @@ async def test_two_on_one_node_share_what_nobody_was_promised(stack):
 
 async def test_three_planes_of_one_instance(stack):
     for plane in ("ub", "rdma", "vpc"):
-        await stack.active(f"a-{plane}", a_request(plane))
+        await stack.active(f"a-{plane}", slice_request(plane))
     view = await stack.client.fabric_view("a")
     assert {str(plane) for plane in view.planes} == {"ub", "rdma", "vpc"}
     ports = {str(plane): each.nodes[NODES[0]] for plane, each in view.planes.items()}
@@ -233,7 +235,7 @@ async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
         if at == step:
             stack.restart()
 
-    await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=200.0))
+    await stack.client.admit("a-ub", slice_request(floor_gbps_per_npu=200.0))
     await maybe(0)
     await stack.client.program("a-ub")
     await maybe(1)
@@ -242,7 +244,7 @@ async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
     await stack.settle()
     await maybe(3)
     with pytest.raises(InsufficientBandwidth):
-        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=200.0))
+        await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=200.0))
     stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.25
     await stack.report()
     await maybe(4)
@@ -254,7 +256,7 @@ async def test_the_service_may_be_restarted_between_any_two_steps(stack, step):
     assert await stack.client.find_slice("a-ub") is None
 
 
-async def test_an_agent_begins_anew_after_loss_of_power(stack):
+async def test_an_agent_restarts_after_a_power_loss(stack):
     await stack.active()
     agent = stack.agents[NODES[0]]
     agent.power_lost()
@@ -273,7 +275,7 @@ async def test_a_node_without_uplinks_is_reported_to_have_no_floor(stack):
     view = await stack.client.find_slice("a-ub")
     assert (view.state, view.floor_kept_gbps_per_npu, reported(view, "QosSatisfied")[0]) == ("Degraded", 0.0, "False")
     with pytest.raises(InsufficientBandwidth) as refused:
-        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=1.0))
+        await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=1.0))
     assert refused.value.field == "members"
     view = await stack.client.slice_fabric_view("a-ub")
     assert view.planes["ub"].nodes[NODES[0]].uplink_gbps == [0.0] * 7
@@ -283,14 +285,14 @@ async def test_a_node_without_uplinks_is_reported_to_have_no_floor(stack):
     assert (await stack.client.find_slice("a-ub")).state == "Active"
 
 
-async def test_agents_that_are_ahead_of_tables_put_back_to_an_older_state_are_outrun(stack, tmp_path):
-    await stack.client.admit("a-ub", a_request())
+async def test_generations_held_by_agents_are_superseded_after_a_restore(stack, tmp_path):
+    await stack.client.admit("a-ub", slice_request())
     await stack.client.program("a-ub")
     copy = tmp_path / "older.db"
     with stack.database.engine.connect() as connection:
         connection.exec_driver_sql(f"VACUUM INTO '{copy}'")
     for floor in (110.0, 120.0):
-        await stack.active(request=a_request(floor_gbps_per_npu=floor))
+        await stack.active(request=slice_request(floor_gbps_per_npu=floor))
     stack.url = f"sqlite:///{copy}"
     stack.restart()
     await stack.settle()
@@ -299,7 +301,7 @@ async def test_agents_that_are_ahead_of_tables_put_back_to_an_older_state_are_ou
     assert stack.agents[NODES[0]].tables("a-ub")["floor_gbps"] == 800.0
 
 
-async def test_stale_reports_are_refused_alone(stack):
+async def test_only_stale_reports_are_refused(stack):
     await stack.active()
     old = [agent.report() for agent in stack.agents.values()]
     await stack.report()
@@ -311,25 +313,25 @@ async def test_stale_reports_are_refused_alone(stack):
     assert [a.reason for a in await stack.client.report([earlier_life])] == ["StaleReport"]
 
 
-async def test_a_view_follows_who_comes_and_who_leaves(stack):
+async def test_a_view_follows_added_and_removed_slices(stack):
     await stack.active()
     first = await stack.client.fabric_view("a")
     for members in (NODES[:2], NODES[:3]):
-        await stack.client.admit("a-ub", a_request(members=members))
+        await stack.client.admit("a-ub", slice_request(members=members))
         view = await stack.client.fabric_view("a")
         assert sorted(view.planes[Plane.UB].nodes) == members
         assert view.generation > first.generation
         first = view
 
 
-async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack):
+async def test_a_supernode_is_discovered_by_its_agents_and_forgotten_with_them(stack):
     report, other = stack.agents[NODES[0]].report().wire(), ["sn3-c00-n0", "sn3-c00-n1"]
-    refused = await stack.http.put("/v1/slices/far", json=a_request(members=other).wire())
+    refused = await stack.http.put("/v1/slices/far", json=slice_request(members=other).wire())
     assert (refused.status_code, refused.json()["field"]) == (422, "members[0]")
     for node in other:
         answer = await stack.http.post("/v1/link-reports", json={"reports": [report | {"node": node}]})
         assert answer.json()["answers"][0]["accepted"]
-    await stack.client.admit("far", a_request(members=other))
+    await stack.client.admit("far", slice_request(members=other))
     stack.restart()
     assert (await stack.client.find_slice("far")).members == other
     departed = stack.app.state.watchers["departed"]
@@ -345,7 +347,7 @@ async def test_a_supernode_is_known_by_its_agents_and_forgotten_with_them(stack)
     assert not stack.slice_controller().fabric.has(other[0])
 
 
-async def test_lists_of_what_there_is(stack):
+async def test_lists(stack):
     planes = (await stack.http.get("/v1/planes")).json()["items"]
     assert {p["name"]: p["links"] for p in planes} == {"ub": 12_480, "rdma": 960, "vpc": 48}
     switches = (await stack.http.get("/v1/switches?pageSize=1000&filter=kind=l2")).json()["items"]

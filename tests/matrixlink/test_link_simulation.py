@@ -10,8 +10,8 @@ from sqlalchemy import select
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.planes import Plane
 from matrixlink.store.tables import FenceRow, SliceRow
-from tests.matrixlink.fleet import NODES, Stack, a_request
-from tests.matrixlink.machine import overbooked
+from tests.matrixlink.fleet import NODES, LinkStack, slice_request
+from tests.matrixlink.machine import overcommitted_links
 
 NAMES = ["a-ub", "b-ub", "c-rdma", "d-vpc"]
 PORTS = ["ub-p0-k00", "ub-p3-k11", "npu5-die1-p2", "rdma-npu5-die0", "vpc"]
@@ -22,7 +22,7 @@ async def spec(stack, random, current):
     plane = name.split("-")[1]
     floor = random.choice([0.25, 0.5, 1.0]) * {"ub": 300, "rdma": 40, "vpc": 5}[plane]
     members = random.sample(NODES, random.randint(1, 4))
-    await stack.client.admit(name, a_request(plane, members, instance=name, floor_gbps_per_npu=floor))
+    await stack.client.admit(name, slice_request(plane, members, instance=name, floor_gbps_per_npu=floor))
     current[name] = sorted(members)
 
 
@@ -43,7 +43,7 @@ async def break_or_repair(stack, random, current):
     ports.update({port: random.choice([0.0, 0.25, 0.5]) for port in random.sample(PORTS, random.randint(0, 2))})
 
 
-async def fall_silent_or_speak(stack, random, current):
+async def toggle_silence(stack, random, current):
     stack.silent ^= {random.choice(NODES)}
 
 
@@ -58,7 +58,7 @@ async def restart(stack, random, current):
     stack.restart()
 
 
-async def time_passes(stack, random, current):
+async def advance_time(stack, random, current):
     stack.clock.at += random.choice([1, 20, 40])
 
 
@@ -66,11 +66,11 @@ async def report(stack, random, current):
     await stack.report()
 
 
-async def work(stack, random, current):
+async def run_agents(stack, random, current):
     await stack.work()
 
 
-async def look(stack, random, current):
+async def run_watcher(stack, random, current):
     await stack.health.step()
 
 
@@ -81,15 +81,15 @@ ACTIONS = [
     program,
     withdraw,
     break_or_repair,
-    fall_silent_or_speak,
+    toggle_silence,
     lose_power,
     restart,
-    time_passes,
+    advance_time,
 ]
-ACTIONS += [report, report, work, work, look, look]
+ACTIONS += [report, report, run_agents, run_agents, run_watcher, run_watcher]
 
 
-def nothing_is_promised_twice(stack):
+def assert_no_overcommitment(stack):
     board = stack.slice_controller()
     with board.store.reading() as session:
         keys = [(row.isolation, row.isolation_key) for row in session.scalars(select(SliceRow))]
@@ -104,16 +104,16 @@ def nothing_is_promised_twice(stack):
         for owner in ledger.all_owners()
         for link in ledger.reserved(owner)
     )
-    assert overbooked(board.promises.healthy_ledger) == []
+    assert overcommitted_links(board.promises.healthy_ledger) == []
 
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_any_order_settles(tmp_path, seed):
-    random, stack, current = Random(seed), Stack(tmp_path), {}
+    random, stack, current = Random(seed), LinkStack(tmp_path), {}
     for _ in range(60):
         with contextlib.suppress(NotFound, Conflict):
             await random.choice(ACTIONS)(stack, random, current)
-        nothing_is_promised_twice(stack)
+        assert_no_overcommitment(stack)
     stack.silent.clear()
     for node in stack.hardware.values():
         node.ports.clear()

@@ -9,7 +9,7 @@ import pytest
 from matrixcommon.model.errors import Gone
 from matrixlink.client import LinkClient
 from services.testing.asgi import StreamingASGITransport
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 
 
 @pytest.fixture
@@ -31,17 +31,17 @@ async def until(client, collection, since, enough):
     return seen
 
 
-async def test_agents_hear_of_their_programs(stack, watching):
+async def test_agents_watch_their_programs(stack, watching):
     since = stack.slice_controller().store.records.latest()
     hearing = asyncio.create_task(until(watching, "programs", since, lambda e: e.view["node"] == NODES[3]))
-    await stack.client.admit("a-ub", a_request())
+    await stack.client.admit("a-ub", slice_request())
     await stack.client.program("a-ub")
     heard = await hearing
     assert [(e.type, e.view["node"], e.view["action"]) for e in heard] == [("ADDED", n, "program") for n in NODES]
     assert heard[0].view["stripes"][0]["weight"] == pytest.approx(1 / 7)
 
 
-async def test_a_slice_is_seen_from_promise_to_nothing(stack, watching):
+async def test_a_slice_is_watched_through_its_lifecycle(stack, watching):
     seeing = asyncio.create_task(until(watching, "slices", 0, lambda e: e.type == "DELETED"))
     await stack.active()
     await stack.client.withdraw("a-ub")
@@ -52,7 +52,7 @@ async def test_a_slice_is_seen_from_promise_to_nothing(stack, watching):
     ]  # fmt: skip
 
 
-async def test_a_link_is_seen_to_fail_and_return(stack, watching):
+async def test_a_watch_shows_a_link_failing_and_recovering(stack, watching):
     seeing = asyncio.create_task(until(watching, "links", 0, lambda e: e.view["state"] == "Up"))
     for share in (0.0, 0.5):
         stack.hardware[NODES[0]].ports["ub-p3-k11"] = share
@@ -63,7 +63,7 @@ async def test_a_link_is_seen_to_fail_and_return(stack, watching):
     assert seen == [("Down", 0.0), ("Degraded", 14.0), ("Up", 28.0)]
 
 
-async def test_what_is_worked_out_is_watched_too(stack, watching):
+async def test_derived_collections_can_be_watched(stack, watching):
     """A chip is seen to be impaired and to be whole again, though nobody writes of chips."""
     await stack.report()
     current = (await stack.http.get("/v1/switches?filter=name=sn0-l2p3-k11")).json()
@@ -84,7 +84,7 @@ def _is_of(event, name):
     return event.type != "BOOKMARK" and event.view["name"] == name
 
 
-async def test_what_is_worked_out_cannot_be_watched_from_the_past(stack, watching):
+async def test_derived_collections_cannot_be_watched_from_the_past(stack, watching):
     past = (await stack.http.get("/v1/planes")).json()["resourceVersion"]
     stack.hardware[NODES[0]].ports["ub-p3-k11"] = 0.0
     await stack.report()

@@ -42,17 +42,17 @@ def machine(tmp_path):
     made.close()
 
 
-def a_slice(name: str, members: list[str]) -> SliceRequest:
+def create_slice(name: str, members: list[str]) -> SliceRequest:
     plane, project = name.rpartition("-")[2], project_of(name)
     about = {"allocation": name, "instance": name, "project": project, "plane": plane, "qosClass": "BestEffort"}
     return SliceRequest.model_validate(about | {"members": members})
 
 
-def a_peering(one: str, other: str) -> PeeringRequest:
+def create_peering(one: str, other: str) -> PeeringRequest:
     return PeeringRequest.model_validate({"slices": [one, other], "project": project_of(one)})
 
 
-class Life:
+class RandomHistory:
     """Whatever may be asked of MatrixLink, drawn by seed."""
 
     def __init__(self, machine: LinkMachine, plane: str, seed: int) -> None:
@@ -61,7 +61,7 @@ class Life:
         self.plane = plane
         self.peerings = [f"p{at}" for at in range(6)]
         for name in NAMES[self.plane]:
-            machine.board.admit(name, a_slice(name, self.chance.sample(NODES, 2)))
+            machine.board.admit(name, create_slice(name, self.chance.sample(NODES, 2)))
             machine.board.program(name)
 
     def step(self) -> None:
@@ -69,10 +69,10 @@ class Life:
         peering, board, peerings = chance.choice(self.peerings), self.machine.board, self.machine.peerings
         match chance.randrange(11):
             case 0 | 1 | 2:
-                board.admit(name, a_slice(name, chance.sample(NODES, chance.randint(1, 3))))
+                board.admit(name, create_slice(name, chance.sample(NODES, chance.randint(1, 3))))
                 board.program(name)
             case 3 | 4 | 5:
-                peerings.ensure(peering, a_peering(name, other))
+                peerings.ensure(peering, create_peering(name, other))
                 if chance.random() < 0.7:
                     peerings.accept(peering, project_of(other))
             case 6:
@@ -134,8 +134,8 @@ def extended(machine: LinkMachine) -> dict[str, dict[str, list[dict[str, Any]]]]
 
 @pytest.mark.parametrize("plane", NAMES)
 @pytest.mark.parametrize("seed", range(3))
-def test_kept_routes_are_those_that_would_be_worked_out(machine, plane, seed):
-    life, most = Life(machine, plane, seed), 0
+def test_cached_routes_equal_computed_ones(machine, plane, seed):
+    life, most = RandomHistory(machine, plane, seed), 0
     for _ in range(80):
         try:
             life.step()
@@ -150,7 +150,7 @@ def test_kept_routes_are_those_that_would_be_worked_out(machine, plane, seed):
     assert most >= 2, "some were peered"
 
 
-def test_a_slice_that_changes_costs_its_own_peerings(machine, monkeypatch):
+def test_a_changed_slice_recomputes_only_its_own_peerings(machine, monkeypatch):
     """Four slices that all reach one another: of the six pairs the three of the slice that changed are worked out."""
     worked_out = []
     real = peer_routes_module.peer_routes
@@ -162,27 +162,29 @@ def test_a_slice_that_changes_costs_its_own_peerings(machine, monkeypatch):
     monkeypatch.setattr(peer_routes_module, "peer_routes", counted)
     names = [f"{letter}-ub" for letter in "abcd"]
     for at, name in enumerate(names):
-        machine.board.admit(name, a_slice(name, NODES[2 * at : 2 * at + 2]))
+        machine.board.admit(name, create_slice(name, NODES[2 * at : 2 * at + 2]))
         machine.board.program(name)
     for at, one in enumerate(names):
         for other in names[:at]:
-            machine.peerings.ensure(f"{one}{other}", a_peering(one, other))
+            machine.peerings.ensure(f"{one}{other}", create_peering(one, other))
     agents = [ObedientAgent(node) for node in NODES]
     machine.settle(agents)
     worked_out.clear()
-    machine.board.admit("a-ub", a_slice("a-ub", [NODES[0]]))
+    machine.board.admit("a-ub", create_slice("a-ub", [NODES[0]]))
     machine.board.program("a-ub")
     machine.settle(agents)
     assert len(worked_out) == 6, "three pairs, from either side"
     assert all(NODES[0] in [*members, *peers] for _, _, members, peers in worked_out)
 
 
-def test_a_key_that_waits_for_consent_is_nobody_elses(machine):
-    machine.board.admit("red/a-ub", a_slice("red/a-ub", NODES[:2]))
-    machine.board.admit("blue/c-ub", a_slice("blue/c-ub", NODES[2:4]))
-    keys = [machine.peerings.ensure(name, a_peering("red/a-ub", "blue/c-ub")).isolation_key for name in ("p1", "p2")]
-    keys.append(machine.board.admit("red/b-ub", a_slice("red/b-ub", NODES[4:6])).isolation_key)
+def test_a_key_awaiting_consent_is_not_reused(machine):
+    machine.board.admit("red/a-ub", create_slice("red/a-ub", NODES[:2]))
+    machine.board.admit("blue/c-ub", create_slice("blue/c-ub", NODES[2:4]))
+    keys = [
+        machine.peerings.ensure(name, create_peering("red/a-ub", "blue/c-ub")).isolation_key for name in ("p1", "p2")
+    ]
+    keys.append(machine.board.admit("red/b-ub", create_slice("red/b-ub", NODES[4:6])).isolation_key)
     keys += [machine.shown(name).isolation_key for name in ("red/a-ub", "blue/c-ub")]
     assert len({*keys}) == 5
     machine.peerings.delete("p1")
-    assert machine.board.admit("red/d-ub", a_slice("red/d-ub", NODES[6:8])).isolation_key == keys[0]
+    assert machine.board.admit("red/d-ub", create_slice("red/d-ub", NODES[6:8])).isolation_key == keys[0]

@@ -29,7 +29,7 @@ from matrixlink.contract.slices import SliceRequest
 from matrixlink.store.tables import DrainRow, LinkRow, PeeringRow, ProgramRow, SliceRow
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixlink.fleet import NODES
-from tests.matrixlink.machine import LinkMachine, ObedientAgent, contents, same_floors
+from tests.matrixlink.machine import LinkMachine, ObedientAgent, contents, ledgers_equal
 from tests.simulation.grouping import Watcher, befalling, broken_off, few, same
 
 NAMES = ["red/a-ub", "blue/b-ub", "red/c-ub", "d-rdma", "e-vpc", "f-ub"]
@@ -211,9 +211,9 @@ def as_if_started_anew(machine: LinkMachine) -> None:
             memory["trimmed"] -= waiting
         for what, current in mine.items():
             assert current == theirs[what], what
-        same_floors(machine.promises.healthy_ledger, anew.promises.healthy_ledger)
+        ledgers_equal(machine.promises.healthy_ledger, anew.promises.healthy_ledger)
         if not waiting:
-            same_floors(machine.promises.ledger, anew.promises.ledger)
+            ledgers_equal(machine.promises.ledger, anew.promises.ledger)
         assert machine.promises.fenced or not anew.promises.fenced
     finally:
         anew.close()

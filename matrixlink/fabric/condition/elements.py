@@ -53,7 +53,7 @@ def all_ports(fabric: Fabric, elements: Iterable[str], field: str) -> Ports:
     return merge_ports(found)
 
 
-def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
+def remaining_ports(fabric: Fabric, elements: Iterable[str]) -> Ports:
     """The ports of all elements together, among those that the fabric still has."""
     found: list[Ports] = []
     for element in elements:
@@ -62,6 +62,6 @@ def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
     return merge_ports(found)
 
 
-def by_plane(fabric: Fabric, ports: Mapping[str, Iterable[str]]) -> Counter[Plane]:
+def count_by_plane(fabric: Fabric, ports: Mapping[str, Iterable[str]]) -> Counter[Plane]:
     """The number of these ports on each plane."""
     return Counter(fabric.ports.plane_of[port] for names in ports.values() for port in names)

@@ -56,7 +56,7 @@ class FabricView(ApiModel):
     )
 
 
-def joined(instance: str, views: list[FabricView]) -> FabricView:
+def merge_views(instance: str, views: list[FabricView]) -> FabricView:
     """One view of all slices of an instance. Its generation is the sum of theirs, so it changes with any of them."""
     planes: dict[Plane, PlaneView] = {}
     for view in views:

@@ -52,7 +52,7 @@ def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneM
     node, die, there = spec.node, spec.die, load_spec()
 
     def payload(plane: str, rate_gbps: float, measured_at_gbps: float) -> float:
-        return taken(measured, plane, "payload_gbps", "inter-node") * rate_gbps / measured_at_gbps
+        return used_value(measured, plane, "payload_gbps", "inter-node") * rate_gbps / measured_at_gbps
 
     return {
         Plane.UB: PlaneModel(
@@ -73,7 +73,7 @@ def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneM
     }  # fmt: skip
 
 
-def taken(measured: dict[str, Any], plane: str, quantity: str, path: str) -> float:
+def used_value(measured: dict[str, Any], plane: str, quantity: str, path: str) -> float:
     """The entry of the calibration that is marked as used; there must be exactly one."""
     found = [entry for entry in measured[plane][quantity] if entry["path"] == path and entry.get("used")]
     if len(found) != 1:

@@ -17,7 +17,7 @@ Program = Mapping[str, Any]
 """What a link agent holds of a slice: plane, isolation_key, weight, floor_gbps and ceiling_gbps of the whole node,
 peers, stripes, and detours for peers and dies that are reached differently."""
 
-INSIDE = -1
+INTRA_NODE = -1
 """The group of a piece that stays inside its node."""
 
 
@@ -35,7 +35,7 @@ class Offer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pieces:
+class Subflows:
     """The parts of a slice's traffic that take one way each: out of `source` by a group of ports and into `target` by
     the same group, in a sub-plane (-1: not on UB). One entry each; `part`: the share of all that the source sends in
     this pattern."""
@@ -56,7 +56,7 @@ class Pieces:
         return len(self.source)
 
 
-class Ways:
+class OfferSplitter:
     """Converts offers into pieces on these ports. `index`: a node's row in the groups' arrays."""
 
     def __init__(self, groups: PortGroups, index: Mapping[str, int]) -> None:
@@ -64,7 +64,7 @@ class Ways:
         self._known: dict[tuple[int, str], list[tuple[int, float]]] = {}
         self._kept: list[object] = []
 
-    def of(self, offer: Offer) -> Pieces:
+    def of(self, offer: Offer) -> Subflows:
         """The pieces of an offer. A source sends nothing to a target to which it has no route, or whose key it does not
         have."""
         offered = offer.gbps_per_npu * self.groups.shape.npus
@@ -98,16 +98,16 @@ class Ways:
         programs: Mapping[str, Program],
         rows: Sequence[tuple[str, str, int, float, float]],
         planes: Sequence[int] | None = None,
-    ) -> Pieces:
+    ) -> Subflows:
         """The pieces (source, target, group, part, GB/s); `planes`: sub-planes of those that are INSIDE a node."""
         source, target, group, part, gbps = zip(*rows, strict=True) if rows else ((), (), (), (), ())
         terms = {
-            node: (float(program["weight"]), float(program["floor_gbps"]), _ceiling(program))
+            node: (float(program["weight"]), float(program["floor_gbps"]), _ceiling_of(program))
             for node, program in programs.items()
         }
         weight, floor, ceiling = np.array([terms[node] for node in source], np.float64).reshape(-1, 3).T
         over = [self.groups.sub_plane(each) for each in group] if planes is None else planes
-        return Pieces(
+        return Subflows(
             slice,
             np.array([self.index[node] for node in source], np.int64),
             np.array([self.index[node] for node in target], np.int64),
@@ -116,6 +116,6 @@ class Ways:
         )  # fmt: skip
 
 
-def _ceiling(program: Program) -> float:
+def _ceiling_of(program: Program) -> float:
     found = program.get("ceiling_gbps")
     return np.inf if found is None else float(found)

@@ -17,7 +17,7 @@ def demands(
     to the single node of `targets`, by default the first member; pull: each member to all of `targets` evenly.
     """
     if pattern == "pull":
-        yield from _pulled(members, sorted(targets), gbps)
+        yield from _pull_demands(members, sorted(targets), gbps)
         return
     count = len(members)
     if count < 2:
@@ -32,7 +32,7 @@ def demands(
             yield member, members[(at + step) % count], gbps / len(steps)
 
 
-def _pulled(sources: Sequence[str], targets: Sequence[str], gbps: float) -> Iterator[tuple[str, str, float]]:
+def _pull_demands(sources: Sequence[str], targets: Sequence[str], gbps: float) -> Iterator[tuple[str, str, float]]:
     for source in sources:
         others = [target for target in targets if target != source]
         yield from ((source, target, gbps / len(others)) for target in others)

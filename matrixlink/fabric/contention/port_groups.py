@@ -33,7 +33,7 @@ class PortShape:
     vpc_gbps: float
 
     @classmethod
-    def of(cls, spec: Spec) -> PortShape:
+    def of(cls, spec: PortSpec) -> PortShape:
         ub, die = spec.ub, spec.die
         return cls(
             ub.sub_planes, ub.l2_per_sub_plane, spec.node.npus, spec.npu.dies,
@@ -58,7 +58,7 @@ class PortShape:
         return np.array([self.uplink_gbps] * self.uplinks + [self.rdma_gbps] * self.dies + [self.vpc_gbps], np.float64)
 
 
-class Spec(Protocol):
+class PortSpec(Protocol):
     """The numbers of a supernode that concern ports."""
 
     @property

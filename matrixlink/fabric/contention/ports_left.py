@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class PortsLeft:
+class AvailablePorts:
     """What a slice may still use of one node on one plane, an entry per sub-plane, GB/s: of the whole node's ports, out
     and in, and of one endpoint's (the slowest die's links or port; on VPC the card)."""
 

@@ -31,7 +31,7 @@ class Tenant:
 
 
 @dataclass(frozen=True, eq=False)
-class Condition:
+class PortCondition:
     """The ports of some nodes: shares of their built rates, as in `PortGroups`."""
 
     shape: PortShape
@@ -40,7 +40,7 @@ class Condition:
     die_share: Floats
 
     @classmethod
-    def whole(cls, shape: PortShape, names: tuple[str, ...]) -> Condition:
+    def whole(cls, shape: PortShape, names: tuple[str, ...]) -> PortCondition:
         dies = len(names), shape.dies, shape.sub_planes
         return cls(shape, names, np.ones((len(names), shape.ports)), np.ones(dies))
 

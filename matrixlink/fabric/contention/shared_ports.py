@@ -15,13 +15,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from matrixlink.fabric.contention.offers import INSIDE, Ints, Offer, Pieces, Program, Ways
+from matrixlink.fabric.contention.offers import INTRA_NODE, Ints, Offer, OfferSplitter, Program, Subflows
 from matrixlink.fabric.contention.port_groups import Floats, PortGroups
-from matrixlink.fabric.contention.ports_left import PortsLeft
-from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links
+from matrixlink.fabric.contention.ports_left import AvailablePorts
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates, sum_by_link
 from matrixlink.fabric.sharing.traffic import traffic
 
-TINY_GBPS = 1e-9
+RATE_TOLERANCE_GBPS = 1e-9
 
 
 class SharedPorts:
@@ -30,7 +30,7 @@ class SharedPorts:
     def __init__(self, groups: PortGroups, names: Sequence[str], offers: Sequence[Offer]) -> None:
         self.groups, self.names = groups, list(names)
         self.index = {name: at for at, name in enumerate(self.names)}
-        self._ways = Ways(groups, self.index)
+        self._ways = OfferSplitter(groups, self.index)
         self.pieces = [self._ways.of(offer) for offer in offers]
         self._moving: list[Floats] | None = None
 
@@ -42,11 +42,11 @@ class SharedPorts:
             self._moving = self._rates(self.pieces)
         return self._moving
 
-    def _rates(self, offered: Sequence[Pieces]) -> list[Floats]:
-        every = _Joined(offered)
+    def _rates(self, offered: Sequence[Subflows]) -> list[Floats]:
+        every = _CombinedSubflows(offered)
         if not len(every):
             return [np.zeros(len(each)) for each in offered]
-        part = every.gbps / np.maximum(every.sent_by_slice(), TINY_GBPS)
+        part = every.gbps / np.maximum(every.sent_by_slice(), RATE_TOLERANCE_GBPS)
         most = np.minimum(every.gbps, every.ceiling * np.where(np.isinf(every.ceiling), 1.0, part))
         return every.apart(self._shared(every, every.weight * part, every.floor * part, most, self.groups.dies_gbps))
 
@@ -65,11 +65,11 @@ class SharedPorts:
         if burst is None:
             return 0.0
         others = [each for at, each in enumerate(self.pieces) if at not in set(without) and len(each)]
-        every = _Joined([burst, *others])
+        every = _CombinedSubflows([burst, *others])
         mine = np.arange(len(every)) < len(burst)
         sent = np.where(mine, 0.0, every.gbps)
         theirs = every.sent_by_slice(sent)
-        part = np.where(mine, every.part, sent / np.maximum(theirs, TINY_GBPS))
+        part = np.where(mine, every.part, sent / np.maximum(theirs, RATE_TOLERANCE_GBPS))
         # Other traffic of the same slice uses up its floor first.
         beside = np.where(mine & (every.slice == 0), theirs, 0.0)
         floor = np.maximum(every.floor - beside, 0.0) * part
@@ -78,7 +78,9 @@ class SharedPorts:
         got = self._shared(every, every.weight * part, floor, most, self._dies_of_slowest(nodes))
         return float((got[mine] / every.part[mine]).min()) / self.groups.shape.dies
 
-    def _burst(self, slice: str, programs: Mapping[str, Program], nodes: Sequence[str], inside: bool) -> Pieces | None:
+    def _burst(
+        self, slice: str, programs: Mapping[str, Program], nodes: Sequence[str], inside: bool
+    ) -> Subflows | None:
         """The collective's pieces; None if some of them have no way."""
         dies = self.groups.shape.dies
         ranks = dies * len(nodes)
@@ -89,7 +91,7 @@ class SharedPorts:
             program = programs[source]
             if program["plane"] == "ub" and within > 0:
                 for plane, part in self._inside(source):
-                    rows.append((source, source, INSIDE, within * part, 0.0))
+                    rows.append((source, source, INTRA_NODE, within * part, 0.0))
                     planes.append(plane)
             peers = frozenset(program["peers"])
             for target in nodes:
@@ -144,11 +146,11 @@ class SharedPorts:
 
     # ---- what is left -----------------------------------------------------------------------------------------------
 
-    def left(self, slice: str, programs: Mapping[str, Program]) -> dict[str, PortsLeft]:
+    def left(self, slice: str, programs: Mapping[str, Program]) -> dict[str, AvailablePorts]:
         """By member, what the slice gets of its ports, each port separately, while others send as they would without
         this slice: its floor and its weight's part, or what they leave, whichever is more."""
         others = [each for each in self.pieces if each.slice != slice and len(each)]
-        every, rates = _Joined(others), np.zeros(0)
+        every, rates = _CombinedSubflows(others), np.zeros(0)
         if others:
             rates = np.concatenate(self._rates(others))
         nodes, count = self.groups.group_gbps.shape
@@ -156,13 +158,13 @@ class SharedPorts:
         return {node: self._left_of(self.index[node], program, beside) for node, program in programs.items()}
 
     def _beside(
-        self, every: _Joined, rates: Floats, out: bool, nodes: int, count: int
+        self, every: _CombinedSubflows, rates: Floats, out: bool, nodes: int, count: int
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """The others' (GB/s, weight, floor) on each group of ports, and GB/s on the dies by sub-plane."""
         planes = self.groups.shape.sub_planes
         moved, weights, floors, dies = (np.zeros(size) for size in (nodes * count,) * 3 + (nodes * planes,))
         if len(every):
-            part = every.gbps / np.maximum(every.sent_by_slice(), TINY_GBPS)
+            part = every.gbps / np.maximum(every.sent_by_slice(), RATE_TOLERANCE_GBPS)
             at = (every.source if out else every.target) * count + every.group
             np.add.at(moved, at, rates)
             np.add.at(weights, at, every.weight * part)
@@ -174,19 +176,19 @@ class SharedPorts:
 
     def _left_of(
         self, row: int, program: Program, beside: Mapping[bool, tuple[Floats, Floats, Floats, Floats]]
-    ) -> PortsLeft:
+    ) -> AvailablePorts:
         groups, shape = self.groups, self.groups.shape
         plane = str(program["plane"])
         sets = groups.groups_of(plane)
         numbers = [number for each in sets for number in each]
         has = groups.group_gbps[row]
-        whole = max(float(has[numbers].sum()), TINY_GBPS)
+        whole = max(float(has[numbers].sum()), RATE_TOLERANCE_GBPS)
         ends: list[list[float]] = []
         ports: list[list[float]] = []
         for out in (True, False):
             moved, weights, floors, dies = (each[row] for each in beside[out])
             part = has / whole
-            left = _one_link(has, part, program, moved, weights, floors)
+            left = _rate_by_port(has, part, program, moved, weights, floors)
             ports.append([float(left[each].sum()) for each in sets])
             if plane == "ub":
                 slowest = self._slowest_die(row) * shape.die_gbps
@@ -198,11 +200,11 @@ class SharedPorts:
                 ends.append([float(by_npu.mean(axis=1).min())])
             else:
                 ends.append([float(left[numbers[0]])])
-        return PortsLeft(ports[0], ports[1], ends[0], ends[1])
+        return AvailablePorts(ports[0], ports[1], ends[0], ends[1])
 
     # ---- the core ---------------------------------------------------------------------------------------------------
 
-    def _shared(self, every: _Joined, weight: Floats, floor: Floats, ceiling: Floats, dies: Floats) -> Floats:
+    def _shared(self, every: _CombinedSubflows, weight: Floats, floor: Floats, ceiling: Floats, dies: Floats) -> Floats:
         """GB/s of each piece. Links: a node's groups of ports out, the same in, its dies out and in by sub-plane."""
         groups = self.groups
         nodes, count = groups.group_gbps.shape
@@ -210,7 +212,7 @@ class SharedPorts:
         first = 2 * nodes * count
         ports = groups.group_gbps.ravel()
         capacity = np.concatenate([ports, ports, dies.ravel(), dies.ravel()])
-        outward, on_ub = every.group != INSIDE, every.sub_plane >= 0
+        outward, on_ub = every.group != INTRA_NODE, every.sub_plane >= 0
         paths = np.stack(
             [
                 np.where(outward, every.source * count + every.group, -1),
@@ -224,16 +226,16 @@ class SharedPorts:
         got = np.zeros(len(every))
         if rising.any():
             chosen = paths[rising]
-            floors = _fitting(capacity, chosen, np.minimum(floor, ceiling)[rising])
+            floors = _fitting_floors(capacity, chosen, np.minimum(floor, ceiling)[rising])
             made = traffic(capacity, chosen, weight=weight[rising], floor=floors, ceiling=ceiling[rising])
             got[rising] = fair_rates(made)
         return got
 
 
-class _Joined:
+class _CombinedSubflows:
     """The pieces of several patterns as one; `slice` numbers slices in the order they come."""
 
-    def __init__(self, parts: Sequence[Pieces]) -> None:
+    def __init__(self, parts: Sequence[Subflows]) -> None:
         self._lengths = [len(each) for each in parts]
         names: dict[str, int] = {}
         self.slice: Ints = np.concatenate(
@@ -267,7 +269,9 @@ class _Joined:
         return np.split(values, np.cumsum(self._lengths)[:-1])
 
 
-def _one_link(has: Floats, part: Floats, program: Program, moved: Floats, weights: Floats, floors: Floats) -> Floats:
+def _rate_by_port(
+    has: Floats, part: Floats, program: Program, moved: Floats, weights: Floats, floors: Floats
+) -> Floats:
     """What a slice gets of each port that it shares only with flows of that total traffic, weights and floors:
     guarantee plus share, port by port."""
     ceiling = program.get("ceiling_gbps")
@@ -275,15 +279,15 @@ def _one_link(has: Floats, part: Floats, program: Program, moved: Floats, weight
     own = np.minimum(float(program["floor_gbps"]) * part, np.maximum(has - floors, 0.0))
     rest = np.maximum(has - own - floors, 0.0)
     weight = float(program["weight"]) * part
-    theirs = np.minimum(moved - floors, rest * weights / np.maximum(weights + weight, TINY_GBPS))
+    theirs = np.minimum(moved - floors, rest * weights / np.maximum(weights + weight, RATE_TOLERANCE_GBPS))
     found: Floats = np.minimum(most, own + np.maximum(rest - theirs, 0.0))
     return found
 
 
-def _fitting(capacity: Floats, paths: Ints, floor: Floats) -> Floats:
+def _fitting_floors(capacity: Floats, paths: Ints, floor: Floats) -> Floats:
     """Floors as far as the ports carry them: they were promised by the hose model on links at full rate. Where a port
     cannot carry them, all floors over it are reduced alike."""
-    booked = on_links(traffic(capacity, paths, ceiling=np.inf), floor)
+    booked = sum_by_link(traffic(capacity, paths, ceiling=np.inf), floor)
     fits = np.ones(len(capacity))
     np.divide(capacity, booked, out=fits, where=booked > capacity)
     scale = np.where(paths >= 0, fits[np.maximum(paths, 0)], 1.0).min(axis=1)

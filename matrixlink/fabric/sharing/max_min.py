@@ -114,7 +114,7 @@ class Filling:
         self.heap += [(self._level(link, 0), self.LINK, link) for link, active in enumerate(self.active) if active]
         for f, flow in enumerate(self.flows):
             if flow.ceiling != math.inf:
-                self.heap.append((ratio(flow.ceiling, flow.weight), self.CEILING, f))
+                self.heap.append((exact_ratio(flow.ceiling, flow.weight), self.CEILING, f))
         heapq.heapify(self.heap)
         level: Number = 0
         while self.heap:
@@ -140,7 +140,7 @@ class Filling:
 
     def _level(self, link: int, level: Number) -> Number:
         """The level at which the link fills if nothing else changes; never below the present one."""
-        return max(ratio(self.left[link], self.pull[link]), level)
+        return max(exact_ratio(self.left[link], self.pull[link]), level)
 
     def _fix(self, f: int, rate: Number) -> None:
         self.rate[f], self.rising[f] = rate, False
@@ -150,6 +150,6 @@ class Filling:
             self.left[link] -= rate
 
 
-def ratio(a: Number, b: Number) -> Number:
+def exact_ratio(a: Number, b: Number) -> Number:
     """a / b, exact if both are."""
     return a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b

@@ -16,24 +16,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixlink.fabric.sharing.max_min import ROUNDING, Overcommitted
-from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled
+from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled_weights
 
-TIE = 1e-12
+LEVEL_TOLERANCE = 1e-12
 """Levels this close, relatively, are equal."""
 
 
 def fair_rates(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
     """GB/s of each flow. Raises Overcommitted with the links' `keys`, or else their numbers."""
     if not traffic.floor.any():
-        return _Rounds(traffic, traffic.capacity, traffic.ceiling).run()
-    booked = refuse_overbooked(traffic, keys)
+        return _FillingRounds(traffic, traffic.capacity, traffic.ceiling).run()
+    booked = check_floors(traffic, keys)
     left = np.maximum(traffic.capacity - booked, 0.0)
-    return traffic.floor + _Rounds(traffic, left, traffic.ceiling - traffic.floor).run()
+    return traffic.floor + _FillingRounds(traffic, left, traffic.ceiling - traffic.floor).run()
 
 
-def refuse_overbooked(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
+def check_floors(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
     """GB/s of floors on each link. Raises Overcommitted if they exceed a capacity."""
-    booked = on_links(traffic, traffic.floor)
+    booked = sum_by_link(traffic, traffic.floor)
     over = np.flatnonzero(booked > traffic.capacity + ROUNDING * np.maximum(traffic.capacity, booked))
     if len(over):
         named: dict[Hashable, int] = {keys[int(n)] if keys else int(n): int(n) for n in over}
@@ -48,13 +48,13 @@ def refuse_overbooked(traffic: Traffic, keys: Sequence[Hashable] | None = None) 
     return booked
 
 
-def on_links(traffic: Traffic, values: Floats) -> Floats:
+def sum_by_link(traffic: Traffic, values: Floats) -> Floats:
     """The sum over each link of a value per flow: its load, if the values are rates."""
     sums = np.bincount(traffic.links, np.repeat(values, traffic.lengths), len(traffic.capacity))
     return sums.astype(float, copy=False)
 
 
-class _Rounds:
+class _FillingRounds:
     """One run. Its arrays shrink to the flows still rising; `link` has an entry per flow and link of its path."""
 
     def __init__(self, traffic: Traffic, capacity: Floats, ceiling: Floats) -> None:
@@ -64,7 +64,7 @@ class _Rounds:
         self.length = traffic.lengths[over_links]
         self.link = traffic.links
         self.left = capacity.copy()
-        weight = None if (traffic.weight == 1).all() else scaled(traffic.weight)
+        weight = None if (traffic.weight == 1).all() else scaled_weights(traffic.weight)
         self.weight = None if weight is None else weight[over_links]
         limit = ceiling if weight is None else ceiling / weight
         self.limit = None if np.isinf(ceiling).all() else limit[over_links]
@@ -78,7 +78,7 @@ class _Rounds:
             if self.limit is not None:
                 np.minimum(lowest, self.limit, out=lowest)
             below = np.repeat(lowest, self.length)
-            open_still = np.bincount(self.link[below < at * (1 - TIE)], minlength=len(level)) > 0
+            open_still = np.bincount(self.link[below < at * (1 - LEVEL_TOLERANCE)], minlength=len(level)) > 0
             closed = busy & ~open_still
             fixed: NDArray[np.bool_] = np.logical_or.reduceat(closed[self.link], first)
             if self.limit is not None:

@@ -41,12 +41,12 @@ SIGNATURES: dict[str, tuple[Any, list[Any]]] = {
 
 
 @functools.cache
-def kernel() -> Any:
+def load_kernel() -> Any:
     """The loaded library, or None."""
     if is_disabled():
         return None
     try:
-        library = ctypes.CDLL(str(_built()))
+        library = ctypes.CDLL(str(_built_library()))
     except (OSError, subprocess.SubprocessError):
         return None
     for name, (result, arguments) in SIGNATURES.items():
@@ -55,7 +55,7 @@ def kernel() -> Any:
     return library
 
 
-def _built() -> Path:
+def _built_library() -> Path:
     """The path of the library, which is compiled if needed. Raises OSError without a compiler or a writable place."""
     version = hashlib.sha256(SOURCE.read_bytes() + " ".join(OPTIONS).encode()).hexdigest()[:16]
     target = cache_folder() / f"fabric-{version}.so"

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 import numpy as np
 
-from matrixlink.fabric.sharing.max_min_arrays import fair_rates, refuse_overbooked
-from matrixlink.fabric.sharing.native_kernel import kernel
-from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled
+from matrixlink.fabric.sharing.max_min_arrays import check_floors, fair_rates
+from matrixlink.fabric.sharing.native_kernel import load_kernel
+from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled_weights
 
-REGULAR_FLOWS = 200_000
+ARRAY_FLOWS_MIN = 200_000
 """From this size on, rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
 
-WEIGHTS_APART = 1e6
+WEIGHT_RATIO_MAX = 1e6
 """From this ratio on, a small weight is lost in the kernel's running sums per link; arrays recompute the sums."""
 
 
-def rates_now(traffic: Traffic) -> Floats:
+def compute_rates(traffic: Traffic) -> Floats:
     """`fair_rates` by the guarantee-plus-share rule, using the faster method available."""
-    library = kernel()
-    if library is None or len(traffic) >= REGULAR_FLOWS or _apart(traffic.weight):
+    library = load_kernel()
+    if library is None or len(traffic) >= ARRAY_FLOWS_MIN or _exceeds_weight_ratio(traffic.weight):
         return fair_rates(traffic)
-    refuse_overbooked(traffic)
+    check_floors(traffic)
     fabric = new_fabric(library, traffic)
     try:
-        weight = scaled(traffic.weight)
+        weight = scaled_weights(traffic.weight)
         library.fabric_fill_all(fabric, traffic.starts, traffic.links, weight, traffic.floor, traffic.ceiling)
         shares: Floats = np.ctypeslib.as_array(library.fabric_shares(fabric), (len(traffic) + 1,))[:-1] + traffic.floor
         return shares
@@ -31,8 +31,8 @@ def rates_now(traffic: Traffic) -> Floats:
         library.fabric_free(fabric)
 
 
-def _apart(weight: Floats) -> bool:
-    return bool(weight.max(initial=0.0) > WEIGHTS_APART * weight.min(initial=np.inf))
+def _exceeds_weight_ratio(weight: Floats) -> bool:
+    return bool(weight.max(initial=0.0) > WEIGHT_RATIO_MAX * weight.min(initial=np.inf))
 
 
 def new_fabric(library: object, traffic: Traffic) -> int:

@@ -57,10 +57,12 @@ def traffic(
     current = rows >= 0
     starts = np.zeros(len(rows) + 1, np.int64)
     np.cumsum(current.sum(1), out=starts[1:])
-    return checked(np.asarray(capacity, float), starts, rows[current], weight, floor, ceiling, size, start)
+    return validated_traffic(np.asarray(capacity, float), starts, rows[current], weight, floor, ceiling, size, start)
 
 
-def checked(capacity: Floats, starts: NDArray[np.int64], links: NDArray[np.int32], *each: ArrayLike) -> Traffic:
+def validated_traffic(
+    capacity: Floats, starts: NDArray[np.int64], links: NDArray[np.int32], *each: ArrayLike
+) -> Traffic:
     """Validated traffic; InvalidField names the first invalid flow."""
     flows = len(starts) - 1
     weight, floor, ceiling, size, start = (
@@ -70,20 +72,20 @@ def checked(capacity: Floats, starts: NDArray[np.int64], links: NDArray[np.int32
     if outside.any():
         where = int(np.searchsorted(starts, int(np.argmax(outside)), "right")) - 1
         raise InvalidField("there is no such link", field=f"flows[{where}].links")
-    _refuse(~(weight > 0) | np.isinf(weight), "weight", "a weight must be above 0 and finite")
-    _refuse(~((floor >= 0) & (floor <= ceiling)), "floor", "a floor must be at least 0 and at most the ceiling")
-    _refuse((np.diff(starts) == 0) & np.isinf(ceiling), "links", "a flow without links needs a ceiling")
-    _refuse(~((size >= 0) & (start >= 0)), "size", "size and start must be at least 0")
+    _raise_if_any(~(weight > 0) | np.isinf(weight), "weight", "a weight must be above 0 and finite")
+    _raise_if_any(~((floor >= 0) & (floor <= ceiling)), "floor", "a floor must be at least 0 and at most the ceiling")
+    _raise_if_any((np.diff(starts) == 0) & np.isinf(ceiling), "links", "a flow without links needs a ceiling")
+    _raise_if_any(~((size >= 0) & (start >= 0)), "size", "size and start must be at least 0")
     return Traffic(np.ascontiguousarray(capacity), starts, links, weight, floor, ceiling, size, start)
 
 
-def scaled(weight: Floats) -> Floats:
+def scaled_weights(weight: Floats) -> Floats:
     """The same weights in another unit, a power of two, so that a capacity divided by the smallest weight stays finite.
     Rates only depend on ratios of weights, and come out bit-identical."""
     _, exponent = np.frexp(weight.max(initial=0.0))
     return np.ldexp(weight, LARGEST_WEIGHT_EXPONENT - int(exponent))
 
 
-def _refuse(wrong: NDArray[np.bool_], name: str, text: str) -> None:
+def _raise_if_any(wrong: NDArray[np.bool_], name: str, text: str) -> None:
     if wrong.any():
         raise InvalidField(text, field=f"flows[{int(np.argmax(wrong))}].{name}")

@@ -20,8 +20,8 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.planes import plane_models
 from matrixlink.ports import ProbeRoundResult
-from matrixlink.probing.plan import LINKS_CROSSED, ProbePlan
-from matrixlink.probing.tomography import WHOLE
+from matrixlink.probing.plan import LINK_COLUMNS, ProbePlan
+from matrixlink.probing.tomography import PASS_SHARE
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
 
@@ -48,9 +48,9 @@ class EmulatedProbeTransport:
         impaired = {str(found.name): found for found in known if found is not None and not found.ports_healthy}
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
-        crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
+        crossed = plan.parts(number)[plan.index[node], :, :LINK_COLUMNS]
         shares = _carried_shares(plan, impaired)[crossed].min(axis=1)
-        failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < WHOLE)]
+        failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < PASS_SHARE)]
         return ProbeRoundResult(plan.sent(node, number), failed, self._latencies(plan, shares))
 
     def _latencies(self, plan: ProbePlan, shares: NDArray[np.float64]) -> dict[Plane, float]:

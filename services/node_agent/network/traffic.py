@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import NodeName
 from matrixlink.fabric.condition.port_order import port_order
-from matrixlink.fabric.contention.offers import Offer, Pieces
+from matrixlink.fabric.contention.offers import Offer, Subflows
 from matrixlink.fabric.contention.port_groups import PortGroups
 from matrixlink.fabric.contention.shared_ports import SharedPorts
 from matrixlink.ports import CounterSample
@@ -271,7 +271,7 @@ class EmulatedTraffic:
     def _accumulate(
         slices: dict[str, dict[int, list[float]]],
         moved: Floats,
-        pieces: Pieces,
+        pieces: Subflows,
         gbps: Floats,
         dropped: Floats,
         groups: PortGroups,

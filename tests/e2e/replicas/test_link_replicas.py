@@ -18,8 +18,8 @@ from matrixlink.contract.link_reports import LinkReport
 from matrixlink.contract.slices import SliceRequest
 from tests.e2e.owners import Owner, run_all
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
-from tests.matrixlink.fleet import NODES, a_request
-from tests.matrixlink.machine import LinkMachine, same_floors
+from tests.matrixlink.fleet import NODES, slice_request
+from tests.matrixlink.machine import LinkMachine, ledgers_equal
 
 pytestmark = [pytest.mark.e2e, needs_postgres]
 
@@ -37,7 +37,7 @@ def replicas(tmp_path: Path) -> Iterator[list[LinkMachine]]:
 
 
 def a_spec(floor: float, nodes: list[str], protection: str = "none") -> SliceRequest:
-    return a_request(members=nodes, floor_gbps_per_npu=floor, protection=protection)
+    return slice_request(members=nodes, floor_gbps_per_npu=floor, protection=protection)
 
 
 class Tenant(Owner):
@@ -78,8 +78,8 @@ def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
     for machine in replicas:
         machine.watch()  # takes in what the other did last, and finds no link promised beyond what it has
     one, other = (machine.promises for machine in replicas)
-    same_floors(one.ledger, other.ledger)
-    same_floors(one.healthy_ledger, other.healthy_ledger)
+    ledgers_equal(one.ledger, other.ledger)
+    ledgers_equal(one.healthy_ledger, other.healthy_ledger)
     current = {terms.name: (terms.floor_gbps, terms.isolation_key) for terms in one.slices}
     assert current == {name: reported for owner in owners for name, reported in owner.reported.items()}
     assert len({key for _, key in current.values()}) == len(current)

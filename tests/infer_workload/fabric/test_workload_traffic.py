@@ -15,7 +15,7 @@ from infer_workload.serving.workload_traffic import MEAN_S, WorkloadTraffic, dec
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.contention import MeasuredContention
 from infer_workload.timing.model import load_model
-from matrixlink.fabric.contention.ports_left import PortsLeft
+from matrixlink.fabric.contention.ports_left import AvailablePorts
 
 PROMPT, ANSWER, REQUESTS = 4096, 512, 400
 
@@ -205,7 +205,7 @@ def test_ports_that_others_fill_slow_kv_and_cache():
     deployment = engine.deployment
     prefill, decode = deployment.pools.prefill[0], deployment.pools.decode
     loads = {"kv": WorkloadLoad("i", "rdma", "pull", prefill, 0.0, decode)}
-    left = PortsLeft([200.0], [200.0], [12.5], [12.5])
+    left = AvailablePorts([200.0], [200.0], [12.5], [12.5])
     measured = contention_of(loads, {"kv": Burst(None, dict.fromkeys((*prefill, *decode), left))})
     whole = [port_gbps(engine.deployment, port) for port in (engine.prefill.instances[0], engine.pool.dies[0])]
     engine.apply_contention(measured, engine.now)

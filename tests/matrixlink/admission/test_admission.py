@@ -15,23 +15,23 @@ from matrixlink.model.protection import Protection
 from matrixlink.routing.routes import BandwidthNeeds
 from matrixlink.routing.routing import choose_needs
 from matrixresource.topology import Supernode
-from tests.matrixlink.machine import overbooked
+from tests.matrixlink.machine import overcommitted_links
 
 NODE = "sn0-c00-n0"
 A, B = (f"{NODE}.rdma-npu0-die{die}" for die in range(2))
 
 
-def a_need(a=1.0, b=0.0):
+def make_need(a=1.0, b=0.0):
     """What one GB/s takes of the first two RDMA ports of a node."""
     return {NODE: np.array([a, b] + [0.0] * 14)}
 
 
-def a_claim(owner, floor, need=None, **more):
-    need = need or a_need()
+def make_request(owner, floor, need=None, **more):
+    need = need or make_need()
     return BandwidthRequest(owner, Plane.RDMA, BandwidthNeeds(need, need, **more.pop("cuts", {})), floor, **more)
 
 
-def a_book(a=10.0, b=10.0):
+def make_ledger(a=10.0, b=10.0):
     """A book over two ports of such rates; the fabric is there for names alone."""
     rates = np.array([a, b] + [25.0] * 14)
     return BandwidthLedger(Fabric([Supernode()]), lambda plane, owner: rates), rates
@@ -39,8 +39,8 @@ def a_book(a=10.0, b=10.0):
 
 @pytest.mark.parametrize(("floor", "fits"), [(10.0, True), (10.1, False), (0.0, True)])
 def test_a_floor_fits_or_does_not(floor, fits):
-    book, _ = a_book()
-    claim = a_claim("s", floor, a_need(1.0, 0.5))
+    book, _ = make_ledger()
+    claim = make_request("s", floor, make_need(1.0, 0.5))
     if fits:
         book.put("s", admit(book, claim))
         assert book.reserved("s") == ({A: floor, B: floor / 2} if floor else {})
@@ -51,53 +51,53 @@ def test_a_floor_fits_or_does_not(floor, fits):
         assert refused.value.blocking[1]["link"] == A
 
 
-def test_a_resize_counts_what_is_held_as_given_back():
-    book, _ = a_book()
-    book.put("s", a_claim("s", 8.0).booking())
-    book.put("s", admit(book, a_claim("s", 10.0)))
+def test_a_resize_counts_the_current_booking_as_free():
+    book, _ = make_ledger()
+    book.put("s", make_request("s", 8.0).booking())
+    book.put("s", admit(book, make_request("s", 10.0)))
     assert book.booked(A) == 10.0
     with pytest.raises(InsufficientBandwidth) as refused:
-        admit(book, a_claim("t", 3.0))
+        admit(book, make_request("t", 3.0))
     assert refused.value.blocking[1]["owners"] == ["s"]
 
 
-def test_the_better_class_keeps_its_floor_when_a_link_is_lost():
-    book, _ = a_book(a=6.0)
-    kept = reallocate(book, [a_claim("late", 5.0, rank=(1, 1)), a_claim("good", 5.0, rank=(0, 2))])
+def test_the_higher_class_keeps_its_floor_when_a_link_is_lost():
+    book, _ = make_ledger(a=6.0)
+    kept = reallocate(book, [make_request("late", 5.0, rank=(1, 1)), make_request("good", 5.0, rank=(0, 2))])
     assert {name: each.part for name, each in kept.items()} == {"good": 1.0, "late": pytest.approx(0.2)}
-    assert overbooked(book) == []
+    assert overcommitted_links(book) == []
 
 
-def test_a_dead_link_takes_the_whole_floor_and_gives_it_back():
-    book, rates = a_book(a=0.0)
-    assert reallocate(book, [a_claim("s", 5.0)])["s"].part == 0.0
+def test_a_dead_link_removes_the_floor_until_repaired():
+    book, rates = make_ledger(a=0.0)
+    assert reallocate(book, [make_request("s", 5.0)])["s"].part == 0.0
     rates[0] = 10.0
-    assert reallocate(book, [a_claim("s", 5.0)])["s"].part == 1.0
+    assert reallocate(book, [make_request("s", 5.0)])["s"].part == 1.0
     assert book.booked(A) == 5.0
 
 
-def test_a_lost_link_leaves_the_other_links_floors_alone():
-    book, _ = a_book(a=1.0)
-    assert reallocate(book, [a_claim("s", 5.0, a_need(1.0, 1.0))])["s"].part == pytest.approx(0.2)
+def test_a_lost_link_does_not_affect_floors_on_other_links():
+    book, _ = make_ledger(a=1.0)
+    assert reallocate(book, [make_request("s", 5.0, make_need(1.0, 1.0))])["s"].part == pytest.approx(0.2)
     assert (book.booked(A), book.booked(B)) == (1.0, 5.0)
 
 
-def test_a_link_that_lost_capacity_under_its_bookings_is_named():
-    book, rates = a_book()
-    book.put("s", admit(book, a_claim("s", 8.0)))
+def test_a_link_overcommitted_by_lost_capacity_is_named():
+    book, rates = make_ledger()
+    book.put("s", admit(book, make_request("s", 8.0)))
     rates[0] = 5.0
-    assert overbooked(book) == [A]
+    assert overcommitted_links(book) == [A]
 
 
-def test_no_floor_between_members_that_cannot_reach_each_other():
-    claim = a_claim("s", 5.0, cuts={"cut": (("m", "n"),), "cut_by_failure": (("m", "n"),)})
+def test_a_floor_between_unreachable_members_is_refused():
+    claim = make_request("s", 5.0, cuts={"cut": (("m", "n"),), "cut_by_failure": (("m", "n"),)})
     with pytest.raises(InsufficientBandwidth) as refused:
-        admit(a_book()[0], claim)
+        admit(make_ledger()[0], claim)
     assert refused.value.blocking == [{"plane": "rdma", "from": "m", "to": "n", "freeGbps": 0.0}]
-    assert reallocate(a_book()[0], [claim])["s"].part == 0.0
+    assert reallocate(make_ledger()[0], [claim])["s"].part == 0.0
 
 
-def test_a_full_fabric_takes_exactly_its_capacity():
+def test_a_full_fabric_accepts_exactly_its_capacity():
     fabric = Fabric([Supernode()])
     book = BandwidthLedger(fabric, fabric.usable)
     for plane, most in ((Plane.UB, 392.0), (Plane.RDMA, 50.0), (Plane.VPC, 6.25)):
@@ -105,10 +105,10 @@ def test_a_full_fabric_takes_exactly_its_capacity():
         book.put(plane, admit(book, BandwidthRequest(plane, plane, needs, most)))
         with pytest.raises(InsufficientBandwidth):
             admit(book, BandwidthRequest("more", plane, needs, 0.001))
-    assert overbooked(book) == []
+    assert overcommitted_links(book) == []
 
 
-def test_bookings_come_and_go_without_a_trace():
+def test_released_bookings_leave_no_trace():
     fabric = Fabric([Supernode()])
     book = BandwidthLedger(fabric, fabric.usable)
     needs = choose_needs(fabric, Plane.UB, fabric.nodes())
@@ -123,7 +123,7 @@ NODES = [f"sn0-c00-n{n}" for n in range(4)]
 PORTS = ["ub-p0-k00", "ub-p0-k01", "ub-p3-k11", "npu5-die1-p2", "ub-p6-k15"]
 
 
-class Floors(RuleBasedStateMachine):
+class FloorsMachine(RuleBasedStateMachine):
     """Slices come, change and go while ports fail and return, as the slice controller does it."""
 
     def __init__(self):
@@ -170,9 +170,9 @@ class Floors(RuleBasedStateMachine):
 
     @invariant()
     def no_link_is_promised_beyond_what_it_has(self):
-        assert overbooked(self.book) == []
-        assert overbooked(self.healthy_ledger) == []
+        assert overcommitted_links(self.book) == []
+        assert overcommitted_links(self.healthy_ledger) == []
 
 
-TestFloors = Floors.TestCase
+TestFloors = FloorsMachine.TestCase
 TestFloors.settings = settings(max_examples=25, stateful_step_count=20, deadline=None)

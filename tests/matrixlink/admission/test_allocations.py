@@ -10,11 +10,11 @@ from services.link import main as link
 from services.link.allocations import CACHED_S, ReservedNodes
 from services.resource.main import MIGRATIONS, ResourceSettings, build
 from tests.clocks import FixedClock
-from tests.matrixlink.client import WholeLinkClient
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.client import FullLinkClient
+from tests.matrixlink.fleet import NODES, slice_request
 
 
-class Away(httpx.AsyncBaseTransport):
+class UnavailableTransport(httpx.AsyncBaseTransport):
     """MatrixResource over ASGI, and a switch that takes it away."""
 
     def __init__(self, app):
@@ -33,7 +33,7 @@ async def reserved(tmp_path):
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'resource.db'}")
     database.migrate(MIGRATIONS)
     clock = FixedClock()
-    way = Away(build(ResourceSettings(state=tmp_path), clock, database))
+    way = UnavailableTransport(build(ResourceSettings(state=tmp_path), clock, database))
     http = httpx.AsyncClient(transport=way, base_url="http://resource")
     reported = {"epoch": 1, "sequence": 1, "leaseS": 60, "status": "Clean", "generation": 1}
     answer = await http.post("/v1/node-reports", json={"reports": [reported | {"node": node} for node in NODES]})
@@ -56,7 +56,7 @@ async def test_members_are_nodes_of_the_allocation(reserved):
     assert refused.value.field == "allocation"
 
 
-async def test_what_was_found_is_believed_for_a_while_and_never_refused_on(reserved):
+async def test_cached_members_are_accepted_for_a_while_but_never_refused_from_cache(reserved):
     port, way, clock, nodes = reserved
     await port.check("a", nodes)
     await port.check("a", nodes[:1])
@@ -68,14 +68,14 @@ async def test_what_was_found_is_believed_for_a_while_and_never_refused_on(reser
     assert dict(port.counters) == {"asked": 3, "away": 2}
 
 
-async def test_matrixlink_refuses_foreign_nodes_and_changes_nothing(reserved, tmp_path):
+async def test_foreign_nodes_are_refused_without_a_change(reserved, tmp_path):
     port, _, clock, nodes = reserved
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'link.db'}")
     database.migrate(link.MIGRATIONS)
     app = link.build(link.LinkSettings(state=tmp_path), clock, database, port._resource)
-    client = WholeLinkClient(httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://link"))
+    client = FullLinkClient(httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://link"))
     with pytest.raises(InvalidField) as refused:
-        await client.admit("a-ub", a_request(members=NODES))
+        await client.admit("a-ub", slice_request(members=NODES))
     assert refused.value.field.startswith("members[")
     assert await client.slices() == []
-    assert (await client.admit("a-ub", a_request(members=nodes))).state == "Admitted"
+    assert (await client.admit("a-ub", slice_request(members=nodes))).state == "Admitted"

@@ -25,10 +25,10 @@ change = st.tuples(st.just("capacity"), st.integers(0, LINKS - 1), st.sampled_fr
 
 
 @pytest.fixture(params=["kernel", "arrays"])
-def way(request, monkeypatch):
+def implementation(request, monkeypatch):
     if request.param == "arrays":
-        monkeypatch.setattr(incremental, "kernel", lambda: None)
-    elif native_kernel.kernel() is None:
+        monkeypatch.setattr(incremental, "load_kernel", lambda: None)
+    elif native_kernel.load_kernel() is None:
         pytest.skip("no C compiler here")
     return request.param
 
@@ -53,13 +53,13 @@ def apply(shares, current, links, step):
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.one_of(arrival, arrival, departure, change), max_size=30), st.booleans())
-def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
-    kept = incremental.kernel
-    incremental.kernel = native_kernel.kernel if compiled_way else lambda: None
+def test_incremental_changes_equal_a_full_computation(steps, compiled_way):
+    kept = incremental.load_kernel
+    incremental.load_kernel = native_kernel.load_kernel if compiled_way else lambda: None
     try:
         shares = IncrementalMaxMin([28.0] * LINKS, 40, 3)
     finally:
-        incremental.kernel = kept
+        incremental.load_kernel = kept
     current, links = {}, dict.fromkeys(range(LINKS), 28.0)
     for step in steps:
         before = shares.rates()
@@ -74,8 +74,8 @@ def test_changes_one_by_one_end_where_sharing_anew_does(steps, compiled_way):
         assert all(now[flow] == before[flow] for flow in now if flow not in seen)
 
 
-@pytest.mark.usefixtures("way")
-def test_what_does_not_fit_or_makes_no_sense_changes_nothing():
+@pytest.mark.usefixtures("implementation")
+def test_invalid_or_overcommitted_changes_are_rejected_without_effect():
     shares = IncrementalMaxMin([10.0, 5.0], 2, 2)
     first, _ = shares.add([0, 1], floor=4)
     with pytest.raises(Overcommitted) as refused:
@@ -96,12 +96,12 @@ def test_what_does_not_fit_or_makes_no_sense_changes_nothing():
     assert list(shares.rates().values()) == [10.0]
 
 
-def test_after_thousands_of_changes_rates_are_still_those_of_sharing_anew(way):
+def test_rates_do_not_drift_over_thousands_of_changes(implementation):
     """Sums that are followed change by change must not drift."""
     chance = np.random.default_rng(7)
     capacity = chance.choice([7.0, 14.0, 28.0], 120)
     shares, current = IncrementalMaxMin(capacity, 700, 4), {}
-    for step in range(2_600 if way == "kernel" else 120):
+    for step in range(2_600 if implementation == "kernel" else 120):
         if current and (len(current) > 600 or chance.random() < 0.45):
             gone = int(chance.choice(list(current)))
             shares.remove(gone)

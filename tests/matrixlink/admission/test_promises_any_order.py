@@ -21,8 +21,8 @@ from matrixlink.routing.routing import choose_routes
 from matrixlink.slices.programs import program_bodies
 from matrixlink.store.tables import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
 from matrixresource.topology import Supernode
-from tests.matrixlink.fleet import NODES, Stack, a_request
-from tests.matrixlink.machine import overbooked
+from tests.matrixlink.fleet import NODES, LinkStack, slice_request
+from tests.matrixlink.machine import overcommitted_links
 
 NAMES = ["a-ub", "b-ub", "c-ub", "d-rdma", "e-vpc"]
 PORTS = ["ub-p0-k00", "ub-p3-k11", "npu5-die1-p2", "rdma-npu5-die0", "rdma-npu5-die1", "vpc"]
@@ -92,11 +92,11 @@ def links_used(node, body, bad):
     return used & bad
 
 
-class AnyOrder(RuleBasedStateMachine):
+class AnyOrderMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
-        self.stack = Stack(Path(self.folder.name))
+        self.stack = LinkStack(Path(self.folder.name))
         self.agents = {node: FakeAgent(node) for node in NODES}
         self.silent = set()
         self.connect()
@@ -126,7 +126,7 @@ class AnyOrder(RuleBasedStateMachine):
     def request(self, name, members, part, level, project):
         plane = name.split("-")[1]
         levels = LEVELS[plane] if part else ["none"]
-        request = a_request(
+        request = slice_request(
             plane, members, instance=name, project=project, qos_class="Burstable",
             floor_gbps_per_npu=FLOORS[plane] * part, protection=levels[level % len(levels)],
         )  # fmt: skip
@@ -228,8 +228,8 @@ class AnyOrder(RuleBasedStateMachine):
 
     @invariant()
     def no_link_is_promised_beyond_what_it_has(self):
-        assert overbooked(self.board.promises.ledger) == []
-        assert overbooked(self.board.promises.healthy_ledger) == []
+        assert overcommitted_links(self.board.promises.ledger) == []
+        assert overcommitted_links(self.board.promises.healthy_ledger) == []
 
     @invariant()
     def no_route_crosses_what_is_dead_or_drained(self):
@@ -288,7 +288,7 @@ class AnyOrder(RuleBasedStateMachine):
                     assert row.state != "PendingAcceptance"
 
 
-TestAnyOrder = AnyOrder.TestCase
+TestAnyOrder = AnyOrderMachine.TestCase
 TestAnyOrder.settings = settings(
     max_examples=8, stateful_step_count=25, deadline=None, suppress_health_check=list(HealthCheck)
 )

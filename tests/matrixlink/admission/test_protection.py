@@ -11,8 +11,8 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import LEVELS, Protection
 from matrixlink.routing.routing import choose_needs
 from matrixresource.topology import Supernode
-from tests.matrixlink.fleet import NODES, a_request
-from tests.matrixlink.machine import overbooked
+from tests.matrixlink.fleet import NODES, slice_request
+from tests.matrixlink.machine import overcommitted_links
 
 ALL = Supernode().nodes()
 CHIPS = [(p, k) for p in range(7) for k in range(16)]
@@ -24,7 +24,7 @@ def reported(view, type):
     return next((each.status, each.reason) for each in view.conditions if each.type == type)
 
 
-class Board:
+class AdmissionBoard:
     """A fabric, the two books and some claims on them, without tables."""
 
     def __init__(self):
@@ -56,7 +56,7 @@ class Board:
         for owner, ports in lost.items():
             self.fabric.set_ports(owner, dict.fromkeys(ports, 0.0))
         kept = reallocate(self.book, [self.claim(name) for name in self.specs], self.healthy_ledger)
-        assert overbooked(self.book) == []
+        assert overcommitted_links(self.book) == []
         for owner in lost:
             self.fabric.set_ports(owner, {})
         return kept
@@ -76,10 +76,10 @@ def lost_l1(node, p):
 
 @pytest.fixture
 def board():
-    return Board()
+    return AdmissionBoard()
 
 
-def test_alone_a_whole_floor_survives_each_of_the_112_l2_chips(board):
+def test_a_full_floor_alone_survives_each_of_the_112_l2_chips(board):
     board.admit("s", ALL, BOUND["anyL2Chip"], "anyL2Chip")
     for chip in CHIPS:
         kept = board.after(lost_chip(*chip))["s"]
@@ -88,7 +88,7 @@ def test_alone_a_whole_floor_survives_each_of_the_112_l2_chips(board):
     assert (board.repaired()["s"].part, board.repaired()["s"].unprotected) == (1.0, "")
 
 
-def test_among_others_that_fill_the_plane_it_survives_each_of_the_112_l2_chips(board):
+def test_a_protected_floor_survives_each_of_the_112_l2_chips_on_a_full_plane(board):
     """The others are older, of a better class, and not protected: their detours must not take what was set aside."""
     for at, node in enumerate(ALL):
         board.admit(f"old{at}", [node, ALL[at - 1]], 60.0, rank=0)
@@ -140,7 +140,7 @@ def test_any_l1_chip_and_any_sub_plane(board):
         assert {each.part for each in board.after(everywhere).values()} == {1.0}
 
 
-def test_half_a_cables_lanes_are_survived_too(board):
+def test_losing_half_a_cables_lanes_is_survived(board):
     board.admit("s", ALL[:3], BOUND["anyCable"], "anyCable")
     for gbps in (14.0, 7.0):
         board.fabric.set_ports(ALL[0], {"ub-p3-k11": gbps})
@@ -170,15 +170,15 @@ def test_on_rdma_half_of_an_npus_rate_survives_any_port_and_a_whole_subnet(board
         assert board.after(subnet | trunks)["t"].part == 1.0
 
 
-def test_every_level_says_what_it_survives_on_which_planes():
+def test_every_level_documents_its_failure_and_planes():
     assert {level for level, terms in LEVELS.items() if Plane.VPC in terms.planes} == {Protection.NONE}
     assert all(terms.sentence.endswith(".") for terms in LEVELS.values())
 
 
-async def test_a_protected_slice_keeps_its_floor_says_when_its_protection_is_lost_and_has_it_back(stack):
-    view = await stack.active(request=a_request(floor_gbps_per_npu=388.0, protection="anyL2Chip"))
+async def test_a_protected_slice_keeps_its_floor_and_reports_lost_and_restored_protection(stack):
+    view = await stack.active(request=slice_request(floor_gbps_per_npu=388.0, protection="anyL2Chip"))
     assert (view.protected, reported(view, "Protected")) == (True, ("True", "ReserveBooked"))
-    await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=0.5))
+    await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=0.5))
     for node in stack.hardware.values():
         node.ports["ub-p3-k11"] = 0.0
     stack.restart()
@@ -196,26 +196,26 @@ async def test_a_protected_slice_keeps_its_floor_says_when_its_protection_is_los
     assert (view.state, view.protected, reported(view, "Protected")) == ("Active", True, ("True", "ReserveBooked"))
 
 
-async def test_protection_lost_to_a_newcomer_in_a_damaged_fabric_cannot_be(stack):
+async def test_a_new_slice_in_a_damaged_fabric_cannot_take_anothers_protection(stack):
     """What was set aside is not given away while it is not needed, so that repair finds it there."""
-    await stack.active(request=a_request(floor_gbps_per_npu=300.0, protection="anySubPlane"))
+    await stack.active(request=slice_request(floor_gbps_per_npu=300.0, protection="anySubPlane"))
     for node in stack.hardware.values():
         node.ports |= {port: 0.0 for port in stack.slice_controller().fabric.built if port.startswith("ub-p6-")}
     await stack.settle()
     assert (await stack.client.find_slice("a-ub")).protected is False
     with pytest.raises(InsufficientBandwidth):
-        await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=43.0))
-    await stack.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=36.0))
+        await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=43.0))
+    await stack.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=36.0))
     for node in stack.hardware.values():
         node.ports.clear()
     await stack.settle()
     assert (await stack.client.find_slice("a-ub")).protected is True
 
 
-async def test_backup_paths_tell_over_what_each_failure_would_be_survived(stack):
-    await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=100.0, protection="anyL2Chip"))
-    await stack.client.admit("a-rdma", a_request("rdma", floor_gbps_per_npu=10.0, protection="disjointPath"))
-    await stack.client.admit("a-vpc", a_request("vpc"))
+async def test_backup_paths_list_the_alternatives_for_each_failure(stack):
+    await stack.client.admit("a-ub", slice_request(floor_gbps_per_npu=100.0, protection="anyL2Chip"))
+    await stack.client.admit("a-rdma", slice_request("rdma", floor_gbps_per_npu=10.0, protection="disjointPath"))
+    await stack.client.admit("a-vpc", slice_request("vpc"))
     listed = (await stack.http.get("/v1/backup-paths")).json()["items"]
     assert [each["name"] for each in listed] == ["a-rdma", "a-ub"]
     ub = (await stack.http.get("/v1/backup-paths/a-ub")).json()

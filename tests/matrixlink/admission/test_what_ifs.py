@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
 from matrixlink.contract.what_if import WhatIfRequest
-from matrixlink.fabric.condition.elements import all_ports, by_plane, ports_of
+from matrixlink.fabric.condition.elements import all_ports, count_by_plane, ports_of
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.topology import Supernode
 from matrixresource.topology.supernode import UnknownPart
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 
 N0 = NODES[0]
 
@@ -41,16 +41,16 @@ N0 = NODES[0]
         ("sn0", 12_480, 960, 48),
     ],
 )
-def test_a_part_by_its_name_and_the_ports_that_go_with_it(element, ub, rdma, vpc):
+def test_ports_of_an_element(element, ub, rdma, vpc):
     fabric = Fabric([Supernode()])
-    found = by_plane(fabric, ports_of(fabric, element))
+    found = count_by_plane(fabric, ports_of(fabric, element))
     assert found == Counter({Plane.UB: ub, Plane.RDMA: rdma, Plane.VPC: vpc})
 
 
 @pytest.mark.parametrize(
     "element", ["sn1", "sn0-c99", "sn0-l2p9-k00", "sn0-spine9", f"{N0}.ub-p9", f"{N0}.wifi", "wifi", "", f"{N0}-npu9"]
 )
-def test_a_part_that_is_not_there(element):
+def test_an_unknown_element_is_refused(element):
     with pytest.raises(UnknownPart):
         ports_of(Fabric([Supernode()]), element)
 
@@ -69,15 +69,15 @@ def state(stack):
     return rows, programs, ledger, ports, board.store.records.latest(), {terms.name: terms for terms in promises.slices}
 
 
-async def fill(stack):
-    await stack.active("a-ub", a_request(floor_gbps_per_npu=200.0, protection="anyL2Chip"))
-    await stack.active("b-ub", a_request(instance="b", floor_gbps_per_npu=189.0, members=NODES[:3]))
-    await stack.active("c-rdma", a_request("rdma", instance="c", members=NODES[1:]))
-    await stack.active("d-vpc", a_request("vpc", instance="d", qos_class="BestEffort"))
+async def fill_fabric(stack):
+    await stack.active("a-ub", slice_request(floor_gbps_per_npu=200.0, protection="anyL2Chip"))
+    await stack.active("b-ub", slice_request(instance="b", floor_gbps_per_npu=189.0, members=NODES[:3]))
+    await stack.active("c-rdma", slice_request("rdma", instance="c", members=NODES[1:]))
+    await stack.active("d-vpc", slice_request("vpc", instance="d", qos_class="BestEffort"))
 
 
-async def test_the_loss_of_an_l2_chip_is_reported_before_it_happens_as_it_then_happens(stack):
-    await fill(stack)
+async def test_a_what_if_predicts_the_loss_of_an_l2_chip(stack):
+    await fill_fabric(stack)
     reported = await stack.client.what_if(WhatIfRequest(fail=["sn0-l2p3-k11"]))
     effects = {effect.slice: effect for effect in reported.slices}
     assert set(effects) == {"a-ub", "b-ub"}
@@ -104,8 +104,8 @@ async def test_the_loss_of_an_l2_chip_is_reported_before_it_happens_as_it_then_h
     assert (after["b-ub"].kept_after_gbps_per_npu, after["b-ub"].broken, repaired.floors_hold) == (189.0, False, True)
 
 
-async def test_members_that_would_be_cut_off_are_reported_pair_by_pair(stack):
-    await fill(stack)
+async def test_disconnected_members_are_reported_in_pairs(stack):
+    await fill_fabric(stack)
     reported = await stack.client.what_if(WhatIfRequest(fail=[N0]))
     effects = {effect.slice: effect for effect in reported.slices}
     assert {(pair.a, pair.b) for pair in effects["a-ub"].cut} == {(N0, other) for other in NODES[1:]}
@@ -122,8 +122,8 @@ PARTS += ["rdma", "sn0-rdma-p1", f"{NODES[1]}.vpc"]
 some = st.lists(st.sampled_from(PARTS), max_size=2, unique=True)
 
 
-async def test_asking_changes_nothing(stack):
-    await fill(stack)
+async def test_a_what_if_changes_nothing(stack):
+    await fill_fabric(stack)
     stack.hardware[NODES[1]].ports |= {"ub-p0-k00": 0.0, "rdma-npu5-die0": 0.5}
     await stack.settle()
     before = state(stack)
@@ -145,7 +145,7 @@ async def test_asking_changes_nothing(stack):
     ask()
 
 
-async def test_questions_without_sense_are_refused_with_their_field(stack):
+async def test_invalid_what_ifs_are_refused_with_their_field(stack):
     for body, field in [
         ({}, "fail"),
         ({"fail": ["sn0-l2p3-k11", "nonsense"]}, "fail[1]"),
@@ -158,7 +158,7 @@ async def test_questions_without_sense_are_refused_with_their_field(stack):
         assert (answer.status_code, answer.json().get("field")) == (422, field), answer.text
 
 
-def test_what_is_named_twice_has_failed():
+def test_an_element_named_twice_counts_as_failed():
     from matrixlink.admission.what_if import apply_scenario
 
     fabric = Fabric([Supernode()])

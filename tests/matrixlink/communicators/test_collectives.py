@@ -20,20 +20,20 @@ from benchmarks.fabric_traffic.completion import PROPORTIONAL, run
 from benchmarks.fabric_traffic.ub_paths import UbPaths
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
-from matrixlink.fabric.sharing.max_min_arrays import on_links
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.max_min_arrays import sum_by_link
+from matrixlink.fabric.sharing.rates import compute_rates
 
 DIE_GBPS = 7 * 28.0
 
 
 def busiest_link_ns(made):
     """The bytes of the fullest link over its rate: nobody's schedule is faster."""
-    load = on_links(made, made.size)
+    load = sum_by_link(made, made.size)
     used = load > 0
     return float((load[used] / made.capacity[used]).max())
 
 
-def test_dispatch_among_320_dies_takes_what_its_ports_take():
+def test_dispatch_among_320_dies_is_bound_by_its_ports():
     step = all_to_all(range(320), 7168)[0]
     striped = run(UbPaths.for_nodes(20).striped(step))
     assert len(striped.at) == 714_560
@@ -48,7 +48,7 @@ def test_eight_into_one_share_one_port():
     assert rates_now(made).max() <= 3.5 * (1 + 1e-12)
 
 
-def test_a_lost_l2_chip_costs_what_it_carried():
+def test_a_lost_l2_chip_costs_its_share():
     """One of 112: at least 0.9 % spread over all sub-planes, a fifteenth where its own sub-plane takes its load."""
     dies = np.arange(32)
     step = CollectiveStep(dies, (dies + 16) % 32, 1e6)
@@ -58,7 +58,7 @@ def test_a_lost_l2_chip_costs_what_it_carried():
     assert 1.0089 <= run(lost.sprayed(step)).makespan / whole <= 1.02
     for seed in range(3):
         made = lost.hashed(step, seed)
-        assert on_links(made, made.size)[made.capacity == 0].sum() == 0
+        assert sum_by_link(made, made.size)[made.capacity == 0].sum() == 0
     table = all_to_all(range(320), 1024)[0]
     slower = (
         run(UbPaths.for_nodes(20, frozenset({(3, 5)})).striped(table)).makespan
@@ -88,7 +88,7 @@ def test_decode_dies_pull_from_fewer_prefill_dies_round_robin():
     assert duration([step], UbPaths.for_nodes(2)) == pytest.approx(2 * 5e5 / DIE_GBPS)
 
 
-def test_what_is_no_collective_is_refused():
+def test_invalid_collectives_are_refused():
     for dies in ([], [1, 1]):
         with pytest.raises(InvalidField):
             all_to_all(dies, 1)
@@ -100,7 +100,7 @@ def test_what_is_no_collective_is_refused():
 @pytest.mark.parametrize(
     "row", message_latency.table()["measured"], ids=lambda row: f"{row['target']}-{row['operation']}"
 )
-def test_messages_take_what_was_measured(row):
+def test_message_times_match_measurements(row):
     for across, where in ((False, "intra"), (True, "inter")):
         asked = (row["target"], row["operation"], across)
         assert message_latency.message_us(512, *asked) == pytest.approx(row[f"{where}_us"], rel=0.05)
@@ -108,7 +108,7 @@ def test_messages_take_what_was_measured(row):
         assert long / message_latency.message_us(long, *asked) / 1e3 == pytest.approx(row[f"{where}_gbps"], rel=0.05)
 
 
-def test_a_longer_message_or_a_slower_plane_never_takes_less():
+def test_time_increases_with_size_and_slower_planes():
     for smaller, larger in itertools.pairwise([0, 1, 512, 4096, 1e6]):
         for plane in Plane:
             assert message_latency.message_us_on(plane, smaller) < message_latency.message_us_on(plane, larger)

@@ -9,13 +9,13 @@ from matrixcommon.model.errors import Conflict, InvalidField, NotFound, NotYetSu
 from matrixlink.contract.communicators import CommunicatorRequest
 from matrixresource.topology import Supernode
 from services.testing.asgi import StreamingASGITransport
-from tests.matrixlink.client import WholeLinkClient
-from tests.matrixlink.fleet import NODES, Stack, a_request
+from tests.matrixlink.client import FullLinkClient
+from tests.matrixlink.fleet import NODES, LinkStack, slice_request
 
 DIES = [die for node in NODES for die in Supernode().dies(node)]
 
 
-def a_ring(**changes) -> CommunicatorRequest:
+def ring_request(**changes) -> CommunicatorRequest:
     return CommunicatorRequest.model_validate({"slice": "a-ub", "pattern": "ring"} | changes)
 
 
@@ -32,8 +32,8 @@ async def lose_chip(stack, plane=3, chip=11, share=0.0):
     await stack.report()
 
 
-async def test_flows_leave_what_is_drained_and_come_back(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+async def test_flows_avoid_drained_links_and_return(sliced):
+    await sliced.client.ensure_communicator("ring", ring_request())
     before = await sliced.client.communicator_flows("ring")
     crossing = [flow for flow in before if any("ub-p2-k00" in link for link in flow.path)]
     assert crossing
@@ -50,7 +50,7 @@ async def test_flows_leave_what_is_drained_and_come_back(sliced):
 
 
 async def test_a_ring_over_a_slices_dies(sliced):
-    view = await sliced.client.ensure_communicator("ring", a_ring())
+    view = await sliced.client.ensure_communicator("ring", ring_request())
     assert (view.state, view.generation, view.slice, view.ranks) == ("Flowing", 1, "a-ub", None)
     reported = view.traffic
     assert (reported.ranks, reported.transfers, reported.flows, reported.cut) == (64, 64, 448, 0)
@@ -65,29 +65,29 @@ async def test_a_ring_over_a_slices_dies(sliced):
     ]  # fmt: skip
 
 
-async def test_asking_twice_is_no_news_and_another_spec_is_a_generation(sliced):
-    first = await sliced.client.ensure_communicator("ring", a_ring())
-    again = await sliced.client.ensure_communicator("ring", a_ring())
+async def test_a_repeated_spec_changes_nothing_and_another_is_a_new_generation(sliced):
+    first = await sliced.client.ensure_communicator("ring", ring_request())
+    again = await sliced.client.ensure_communicator("ring", ring_request())
     assert (again.generation, again.etag) == (first.generation, first.etag)
-    other = await sliced.client.ensure_communicator("ring", a_ring(offered_gbps=70.0))
+    other = await sliced.client.ensure_communicator("ring", ring_request(offered_gbps=70.0))
     assert (other.generation, other.traffic.mean_gbps) == (2, 70.0)
     assert [view.name for view in await sliced.client.communicators()] == ["ring"]
 
 
 async def test_validate_only_changes_nothing(sliced):
-    view = await sliced.client.ensure_communicator("ring", a_ring(), validate_only=True)
+    view = await sliced.client.ensure_communicator("ring", ring_request(), validate_only=True)
     assert (view.name, view.traffic) == ("ring", None)
     assert await sliced.client.find_communicator("ring") is None
-    await sliced.client.ensure_communicator("ring", a_ring())
+    await sliced.client.ensure_communicator("ring", ring_request())
     answer = await sliced.http.delete("/v1/communicators/ring", params={"validateOnly": "true"})
     assert answer.status_code == 204
     assert await sliced.client.find_communicator("ring") is not None
 
 
 async def test_etags_are_honoured(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+    await sliced.client.ensure_communicator("ring", ring_request())
     for call in (
-        sliced.http.put("/v1/communicators/ring", json=a_ring().wire(), headers={"If-Match": '"1"'}),
+        sliced.http.put("/v1/communicators/ring", json=ring_request().wire(), headers={"If-Match": '"1"'}),
         sliced.http.delete("/v1/communicators/ring", headers={"If-Match": '"1"'}),
     ):
         answer = await call
@@ -108,10 +108,10 @@ async def test_etags_are_honoured(sliced):
         ({"pattern": "allToAll", "routing": "spray"}, "pattern"),  # 451,584 flows
     ],
 )
-async def test_what_makes_no_sense_is_refused_by_field_and_changes_nothing(sliced, changes, field):
-    await sliced.client.admit("a-rdma", a_request("rdma"))
+async def test_invalid_specs_are_refused_by_field_without_a_change(sliced, changes, field):
+    await sliced.client.admit("a-rdma", slice_request("rdma"))
     with pytest.raises(InvalidField) as refused:
-        await sliced.client.ensure_communicator("ring", a_ring(**changes))
+        await sliced.client.ensure_communicator("ring", ring_request(**changes))
     assert refused.value.field == field
     assert await sliced.client.communicators() == []
 
@@ -121,25 +121,25 @@ async def test_what_makes_no_sense_is_refused_by_field_and_changes_nothing(slice
     [{"pattern": "gossip"}, {"routing": "luck"}, {"offeredGbps": 0}, {"offeredGbps": -3}, {"ranks": [DIES[0]]},
      {"ranks": ["die 7", "die 8"]}, {"seed": -1}, {"shift": 0}, {"colour": "red"}],
 )  # fmt: skip
-async def test_what_cannot_be_read_is_refused_by_field(sliced, changes):
+async def test_unparsable_specs_are_refused_by_field(sliced, changes):
     body = {"slice": "a-ub", "pattern": "permutation"} | changes
     answer = await sliced.http.put("/v1/communicators/x", json=body)
     assert answer.status_code in (400, 422)
     assert next(iter(changes)) in answer.json()["field"]
 
 
-async def test_another_slice_is_a_conflict(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
-    await sliced.client.admit("b-ub", a_request(instance="b", floor_gbps_per_npu=0, qos_class="BestEffort"))
+async def test_changing_the_slice_is_a_conflict(sliced):
+    await sliced.client.ensure_communicator("ring", ring_request())
+    await sliced.client.admit("b-ub", slice_request(instance="b", floor_gbps_per_npu=0, qos_class="BestEffort"))
     with pytest.raises(Conflict):
-        await sliced.client.ensure_communicator("ring", a_ring(slice="b-ub"))
+        await sliced.client.ensure_communicator("ring", ring_request(slice="b-ub"))
 
 
-async def test_there_are_no_flows_of_nobody(sliced):
+async def test_flows_of_an_unknown_communicator_are_not_found(sliced):
     for path in ("/v1/communicators/x", "/v1/communicators/x/flows", "/v1/communicators/x/changes"):
         answer = await sliced.http.get(path)
         assert (answer.status_code, answer.json()["reason"]) == (404, NotFound.__name__)
-    await sliced.client.ensure_communicator("ring", a_ring())
+    await sliced.client.ensure_communicator("ring", ring_request())
     answer = await sliced.http.get("/v1/communicators/ring/flows", params={"watch": "true"})
     assert (answer.status_code, answer.json()["reason"]) == (501, NotYetSupported.__name__)
 
@@ -147,14 +147,14 @@ async def test_there_are_no_flows_of_nobody(sliced):
 # ---- patterns and routings ---------------------------------------------------------------------------------------------
 
 
-async def test_routings_differ_as_they_should(sliced):
-    await sliced.client.ensure_communicator("p", a_ring(pattern="permutation", seed=5))
+async def test_routings_differ_as_specified(sliced):
+    await sliced.client.ensure_communicator("p", ring_request(pattern="permutation", seed=5))
     static = (await sliced.client.find_communicator("p")).traffic
-    await sliced.client.ensure_communicator("p", a_ring(pattern="permutation", seed=5, routing="planned"))
+    await sliced.client.ensure_communicator("p", ring_request(pattern="permutation", seed=5, routing="planned"))
     planned = (await sliced.client.find_communicator("p")).traffic
-    await sliced.client.ensure_communicator("p", a_ring(pattern="permutation", seed=5, routing="ecmp"))
+    await sliced.client.ensure_communicator("p", ring_request(pattern="permutation", seed=5, routing="ecmp"))
     hashed = (await sliced.client.find_communicator("p")).traffic
-    await sliced.client.ensure_communicator("p", a_ring(pattern="permutation", seed=5, routing="spray"))
+    await sliced.client.ensure_communicator("p", ring_request(pattern="permutation", seed=5, routing="spray"))
     sprayed = (await sliced.client.find_communicator("p")).traffic
     assert planned.slowest_gbps == 196.0
     assert hashed.mean_gbps < static.mean_gbps < planned.mean_gbps
@@ -164,11 +164,11 @@ async def test_routings_differ_as_they_should(sliced):
 
 async def test_an_incast_has_one_port_and_communicators_share(sliced):
     ranks = DIES[:9]
-    view = await sliced.client.ensure_communicator("in", a_ring(pattern="incast", ranks=ranks))
+    view = await sliced.client.ensure_communicator("in", ring_request(pattern="incast", ranks=ranks))
     assert view.traffic.mean_gbps == pytest.approx((196 / 8 * 8 + 196) / 9)  # eight senders, and what rank 0 takes in
     flows = await sliced.client.communicator_flows("in")
     assert {flow.gbps for flow in flows} == {3.5}
-    await sliced.client.ensure_communicator("too", a_ring(pattern="incast", ranks=[DIES[0], *DIES[20:28]]))
+    await sliced.client.ensure_communicator("too", ring_request(pattern="incast", ranks=[DIES[0], *DIES[20:28]]))
     flows = await sliced.client.communicator_flows("in")
     assert {flow.gbps for flow in flows} == {1.75}
     await sliced.client.delete_communicator("too")
@@ -178,8 +178,8 @@ async def test_an_incast_has_one_port_and_communicators_share(sliced):
 # ---- following ---------------------------------------------------------------------------------------------------------
 
 
-async def test_a_lost_chip_moves_what_crossed_it_and_a_repair_moves_it_back(sliced):
-    await sliced.client.ensure_communicator("p", a_ring(pattern="permutation", shift=16))
+async def test_a_lost_chip_moves_its_flows_and_a_repair_moves_them_back(sliced):
+    await sliced.client.ensure_communicator("p", ring_request(pattern="permutation", shift=16))
     before = await sliced.client.communicator_flows("p")
     whole = (await sliced.client.find_communicator("p")).traffic
     await lose_chip(sliced)
@@ -205,8 +205,8 @@ async def test_a_lost_chip_moves_what_crossed_it_and_a_repair_moves_it_back(slic
     assert (await sliced.client.find_communicator("p")).traffic.last_change.event == 2
 
 
-async def test_a_report_that_says_nothing_new_changes_nothing(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+async def test_an_unchanged_report_changes_nothing(sliced):
+    await sliced.client.ensure_communicator("ring", ring_request())
     await lose_chip(sliced)
     first = (await sliced.client.find_communicator("ring")).traffic
     await sliced.report()
@@ -215,8 +215,8 @@ async def test_a_report_that_says_nothing_new_changes_nothing(sliced):
     assert (await sliced.client.find_communicator("ring")).traffic == first
 
 
-async def test_only_what_agents_report_is_known(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+async def test_only_reported_conditions_are_known(sliced):
+    await sliced.client.ensure_communicator("ring", ring_request())
     sliced.hardware[NODES[0]].ports["ub-p3-k00"] = 0.0
     with sliced.quiet(NODES[0]):
         await sliced.report()
@@ -225,8 +225,8 @@ async def test_only_what_agents_report_is_known(sliced):
     assert (await sliced.client.find_communicator("ring")).traffic.last_change.repathed > 0
 
 
-async def test_a_node_cut_off_is_shown_and_written_down(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+async def test_a_disconnected_node_is_shown_and_recorded(sliced):
+    await sliced.client.ensure_communicator("ring", ring_request())
     for plane in range(7):
         for chip in range(16):
             sliced.hardware[NODES[1]].ports[f"ub-p{plane}-k{chip:02d}"] = 0.0
@@ -241,8 +241,10 @@ async def test_a_node_cut_off_is_shown_and_written_down(sliced):
 
 
 async def test_a_restart_gives_the_same_flows(sliced):
-    await sliced.client.ensure_communicator("p", a_ring(pattern="permutation", seed=3, offered_gbps=150.0))
-    await sliced.client.ensure_communicator("e", a_ring(pattern="allToAll", routing="ecmp", ranks=DIES[:20], seed=9))
+    await sliced.client.ensure_communicator("p", ring_request(pattern="permutation", seed=3, offered_gbps=150.0))
+    await sliced.client.ensure_communicator(
+        "e", ring_request(pattern="allToAll", routing="ecmp", ranks=DIES[:20], seed=9)
+    )
     await lose_chip(sliced)
     sliced.hardware[NODES[2]].ports["npu3-die1-p5"] = 0.0
     sliced.hardware[NODES[3]].ports["ub-p0-k05"] = 0.25
@@ -265,28 +267,28 @@ async def test_a_restart_gives_the_same_flows(sliced):
 
 
 async def test_flows_follow_the_slices_members(sliced):
-    await sliced.client.ensure_communicator("all", a_ring())
-    await sliced.client.ensure_communicator("some", a_ring(ranks=[DIES[0], DIES[20], DIES[40]]))
-    await sliced.client.admit("a-ub", a_request(members=NODES[:2]))
+    await sliced.client.ensure_communicator("all", ring_request())
+    await sliced.client.ensure_communicator("some", ring_request(ranks=[DIES[0], DIES[20], DIES[40]]))
+    await sliced.client.admit("a-ub", slice_request(members=NODES[:2]))
     assert (await sliced.client.find_communicator("all")).traffic.ranks == 32
     assert (await sliced.client.find_communicator("some")).traffic.ranks == 2
     for name in ("all", "some"):
         for flow in await sliced.client.communicator_flows(name):
             assert {end.rpartition("-npu")[0] for end in (flow.source, flow.target)} <= set(NODES[:2])
-    await sliced.client.admit("a-ub", a_request(members=[NODES[2]]))
+    await sliced.client.admit("a-ub", slice_request(members=[NODES[2]]))
     assert (await sliced.client.find_communicator("some")).state == "Idle"
     assert await sliced.client.communicator_flows("some") == []
-    await sliced.client.admit("a-ub", a_request())
+    await sliced.client.admit("a-ub", slice_request())
     assert (await sliced.client.find_communicator("some")).traffic.ranks == 3
 
 
 async def test_a_communicator_goes_with_its_slice(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+    await sliced.client.ensure_communicator("ring", ring_request())
     await sliced.client.withdraw("a-ub")
     view = await sliced.client.find_communicator("ring")
     assert (view.state, view.traffic) == ("Idle", None)
     with pytest.raises(Conflict):
-        await sliced.client.ensure_communicator("other", a_ring())
+        await sliced.client.ensure_communicator("other", ring_request())
     await sliced.settle()
     assert await sliced.client.find_slice("a-ub") is None
     assert await sliced.client.find_communicator("ring") is None
@@ -294,18 +296,18 @@ async def test_a_communicator_goes_with_its_slice(sliced):
     assert await sliced.client.communicators() == []
 
 
-async def test_one_killed_between_slice_and_communicator_is_let_go_after_the_restart(sliced):
-    await sliced.client.ensure_communicator("ring", a_ring())
+async def test_a_communicator_of_a_deleted_slice_is_removed_after_a_restart(sliced):
+    await sliced.client.ensure_communicator("ring", ring_request())
     await sliced.client.withdraw("a-ub")
     await sliced.settle()
     sliced.restart()
     assert await sliced.client.communicators() == []
 
 
-async def test_a_watch_tells_of_communicators(sliced):
+async def test_communicators_can_be_watched(sliced):
     transport = StreamingASGITransport(sliced.app)
     async with httpx.AsyncClient(transport=transport, base_url="http://link") as http:
-        watching, seen = WholeLinkClient(http), []
+        watching, seen = FullLinkClient(http), []
 
         async def see():
             async with asyncio.timeout(20):
@@ -316,8 +318,8 @@ async def test_a_watch_tells_of_communicators(sliced):
                         return
 
         seeing = asyncio.create_task(see())
-        await sliced.client.ensure_communicator("ring", a_ring())
-        await sliced.client.ensure_communicator("ring", a_ring(offered_gbps=10))
+        await sliced.client.ensure_communicator("ring", ring_request())
+        await sliced.client.ensure_communicator("ring", ring_request(offered_gbps=10))
         await sliced.client.delete_communicator("ring")
         await seeing
     assert seen == [("ADDED", 1), ("MODIFIED", 2), ("DELETED", 2)]
@@ -362,8 +364,8 @@ async def test_tables_are_listed_paged_and_versioned(sliced):
         assert (await sliced.http.get(path)).status_code == 404
 
 
-async def test_tables_of_several_supernodes_are_apart(tmp_path):
-    stack = Stack(tmp_path)
+async def test_tables_of_supernodes_are_independent(tmp_path):
+    stack = LinkStack(tmp_path)
     stack.settings = stack.settings.model_copy(update={"supernodes": 2})
     stack.restart()
     entries = await stack.client.forwarding_entries("sn1-c00-n0-l1p0")

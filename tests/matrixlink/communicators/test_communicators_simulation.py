@@ -8,7 +8,7 @@ import pytest
 
 from matrixlink.contract.communicators import CommunicatorRequest, Pattern, Routing
 from matrixresource.topology import Supernode
-from tests.matrixlink.fleet import NODES, Stack, a_request
+from tests.matrixlink.fleet import NODES, LinkStack, slice_request
 
 STEPS = 12
 SHOWN_TO_GBPS = 1e-6
@@ -69,7 +69,9 @@ class History:
         members = self.chance.sample(NODES, self.chance.randint(1, 4))
         current = await self.stack.client.find_slice(name)
         if current is None or current.state != "Withdrawing":
-            await self.stack.client.admit(name, a_request(members=members, instance=name[0], qos_class="BestEffort"))
+            await self.stack.client.admit(
+                name, slice_request(members=members, instance=name[0], qos_class="BestEffort")
+            )
             await self.stack.client.program(name)
 
     async def withdraw(self):
@@ -114,8 +116,8 @@ class History:
 
 
 @pytest.mark.parametrize("seed", range(1, 3))
-async def test_flows_keep_to_what_is_known(tmp_path, seed):
-    history = History(Stack(tmp_path), seed)
+async def test_flows_follow_known_conditions(tmp_path, seed):
+    history = History(LinkStack(tmp_path), seed)
     await history.change_members()
     for step in range(STEPS):
         await history.step()
@@ -126,5 +128,5 @@ async def test_flows_keep_to_what_is_known(tmp_path, seed):
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 130))
-async def test_flows_keep_to_what_is_known_over_many_histories(tmp_path, seed):
-    await test_flows_keep_to_what_is_known(tmp_path, seed)
+async def test_flows_follow_known_conditions_over_many_histories(tmp_path, seed):
+    await test_flows_follow_known_conditions(tmp_path, seed)

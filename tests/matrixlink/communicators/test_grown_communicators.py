@@ -5,7 +5,7 @@ import pytest
 from matrixlink.communicators import service
 from matrixlink.communicators.service import Communicators
 from matrixlink.contract.communicators import CommunicatorRequest
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 from tests.matrixlink.machine import LinkMachine
 
 RING_FLOWS = 16 * 7
@@ -20,10 +20,10 @@ def machine(tmp_path):
 
 
 def admit(machine, name, members):
-    machine.board.admit(name, a_request(members=members, instance=name, allocation=name, floor_gbps_per_npu=10.0))
+    machine.board.admit(name, slice_request(members=members, instance=name, allocation=name, floor_gbps_per_npu=10.0))
 
 
-async def test_one_that_grew_too_large_is_not_followed_until_it_fits_again(machine, monkeypatch):
+async def test_an_oversized_communicator_has_no_flows_until_it_fits_again(machine, monkeypatch):
     monkeypatch.setattr(service, "FLOWS_MAX", 3 * RING_FLOWS)
     communicators = Communicators(machine.store, machine.fabric, machine.clock)
     for name in ("a", "b"):

@@ -24,7 +24,7 @@ def test_patterns(pattern, more, pairs):
     assert list(zip(*(ends.tolist() for ends in transfers(pattern, 4, **more)), strict=True)) == pairs
 
 
-def test_drawn_permutations_and_all_to_all():
+def test_random_permutations_and_all_to_all():
     source, target = transfers(Pattern.PERMUTATION, 50, seed=4)
     assert len(set(target.tolist())) == len(target) >= 45
     assert not (source == target).any()

@@ -16,7 +16,7 @@ from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.contention.offers import Offer
 from matrixlink.fabric.contention.port_groups import PortGroups, PortShape
-from matrixlink.fabric.contention.programs import Condition, Tenant
+from matrixlink.fabric.contention.programs import PortCondition, Tenant
 from matrixlink.fabric.contention.shared_ports import SharedPorts
 from matrixlink.fabric.contention.stripes import stripe_weights
 from matrixlink.fabric.sharing.flow import Flow
@@ -28,13 +28,13 @@ SHAPE = PortShape(2, 4, 2, 2, 28.0, 28.0, 25.0, 50.0)
 NAMES = ("a", "b", "c")
 OWN = Tenant("own", "ub", NAMES)
 NODE_GBPS = SHAPE.uplinks * SHAPE.uplink_gbps
-FOREVER = 1e30
+LARGE_SIZE = 1e30
 
 
-def condition(*losses) -> Condition:
+def condition(*losses) -> PortCondition:
     """("chip", p, k, share): of everybody's cables to an L2 chip; ("cables", node, share): of all of a node's; ("die",
     node, die, p, share)."""
-    made = Condition.whole(SHAPE, NAMES)
+    made = PortCondition.whole(SHAPE, NAMES)
     for kind, *where in losses:
         if kind == "chip":
             p, k, share = where
@@ -48,7 +48,7 @@ def condition(*losses) -> Condition:
     return made
 
 
-def answered(now: Condition, own: Tenant, neighbours: list[tuple[Tenant, float]]) -> float:
+def contention_result(now: PortCondition, own: Tenant, neighbours: list[tuple[Tenant, float]]) -> float:
     """GB/s a die by the product: the neighbours offer so much an NPU."""
     offers = []
     for tenant, gbps in neighbours:
@@ -58,7 +58,7 @@ def answered(now: Condition, own: Tenant, neighbours: list[tuple[Tenant, float]]
     return ports.exchange_gbps(own.slice, now.programs(own))
 
 
-def exact(now: Condition, own: Tenant, neighbours: list[tuple[Tenant, float]]) -> float:
+def exact_result(now: PortCondition, own: Tenant, neighbours: list[tuple[Tenant, float]]) -> float:
     """The same by the run of every flow."""
     links, flows = {}, []
     for node in range(len(NAMES)):
@@ -79,12 +79,12 @@ def exact(now: Condition, own: Tenant, neighbours: list[tuple[Tenant, float]]) -
         for path, part in all_pairs(now, tenant.members, False):
             share = part / away / SHAPE.dies
             most = gbps * SHAPE.npus * share
-            flows.append(Flow(path, tenant.weight * share, min(most, tenant.floor_gbps * share), most, size=FOREVER))
+            flows.append(Flow(path, tenant.weight * share, min(most, tenant.floor_gbps * share), most, size=LARGE_SIZE))
     last = max(Timeline(flows, links).run().at[:count])
     return math.inf if last == math.inf else size * (ranks - 1) / float(last)
 
 
-def all_pairs(now: Condition, members, inside: bool):
+def all_pairs(now: PortCondition, members, inside: bool):
     """(links, part of the pair's bytes) of every pair of dies, sub-plane and chip."""
     rows = [NAMES.index(node) for node in members]
     cables = now.share[:, : SHAPE.uplinks].reshape(len(NAMES), SHAPE.sub_planes, -1)
@@ -109,36 +109,36 @@ def all_pairs(now: Condition, members, inside: bool):
 
 
 HALF = NODE_GBPS / 2 / SHAPE.npus
-BESIDE = Tenant("beside", "ub", NAMES)
+NEIGHBOURS = Tenant("beside", "ub", NAMES)
 CASES = {
     "alone": ((), OWN, []),
-    "a neighbour fills half": ((), OWN, [(BESIDE, HALF)]),
-    "a neighbour fills a fifth": ((), OWN, [(BESIDE, HALF * 0.4)]),
-    "a neighbour takes what it gets": ((), OWN, [(BESIDE, 1e4)]),
+    "a neighbour fills half": ((), OWN, [(NEIGHBOURS, HALF)]),
+    "a neighbour fills a fifth": ((), OWN, [(NEIGHBOURS, HALF * 0.4)]),
+    "a neighbour takes what it gets": ((), OWN, [(NEIGHBOURS, 1e4)]),
     "of three times the weight": ((), OWN, [(Tenant("beside", "ub", NAMES, 3.0), 1e4)]),
     "a neighbour on two of three nodes": ((), OWN, [(Tenant("beside", "ub", NAMES[:2]), HALF)]),
     "greedy on two of three nodes": ((), OWN, [(Tenant("beside", "ub", NAMES[:2]), 1e4)]),
-    "a floor of most": ((), Tenant("own", "ub", NAMES, 1.0, 0.8 * NODE_GBPS), [(BESIDE, 1e4)]),
+    "a floor of most": ((), Tenant("own", "ub", NAMES, 1.0, 0.8 * NODE_GBPS), [(NEIGHBOURS, 1e4)]),
     "a smaller floor": ((), Tenant("own", "ub", NAMES, 1.0, 0.3 * NODE_GBPS), [(Tenant("x", "ub", NAMES, 4.0), 1e4)]),
     "the neighbour has the floor": ((), OWN, [(Tenant("x", "ub", NAMES, 1.0, 0.6 * NODE_GBPS), 1e4)]),
-    "two neighbours": ((), OWN, [(BESIDE, HALF / 2), (Tenant("x", "ub", NAMES[1:], 2.0), HALF)]),
+    "two neighbours": ((), OWN, [(NEIGHBOURS, HALF / 2), (Tenant("x", "ub", NAMES[1:], 2.0), HALF)]),
     "a lost L2 chip": ((("chip", 0, 2, 0.0),), OWN, []),
-    "a lost L2 chip and a neighbour": ((("chip", 1, 0, 0.0),), OWN, [(BESIDE, HALF)]),
+    "a lost L2 chip and a neighbour": ((("chip", 1, 0, 0.0),), OWN, [(NEIGHBOURS, HALF)]),
     "half of the lanes of a node": ((("cables", 1, 0.5),), OWN, []),
-    "half of the lanes and a neighbour": ((("cables", 1, 0.5),), OWN, [(BESIDE, HALF / 2)]),
-    "half of a chip's lanes": ((("chip", 1, 3, 0.5),), OWN, [(BESIDE, HALF)]),
+    "half of the lanes and a neighbour": ((("cables", 1, 0.5),), OWN, [(NEIGHBOURS, HALF / 2)]),
+    "half of a chip's lanes": ((("chip", 1, 3, 0.5),), OWN, [(NEIGHBOURS, HALF)]),
     "half of a die's link": ((("die", 2, 1, 0, 0.5),), OWN, []),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_collective_gets_what_the_exact_run_says(case):
+def test_a_collective_gets_the_rate_of_the_exact_run(case):
     losses, own, neighbours = CASES[case]
     now = condition(*losses)
-    assert answered(now, own, neighbours) == pytest.approx(exact(now, own, neighbours), rel=0.02)
+    assert contention_result(now, own, neighbours) == pytest.approx(exact_result(now, own, neighbours), rel=0.02)
 
 
-def test_neighbours_drawn_at_random():
+def test_random_neighbours():
     rng = Random(7)
     for _ in range(12):
         losses = [("chip", rng.randrange(2), rng.randrange(4), rng.choice((0.0, 0.25, 0.5)))] * rng.randrange(2)
@@ -146,17 +146,17 @@ def test_neighbours_drawn_at_random():
         beside = Tenant("x", "ub", NAMES, rng.choice((1.0, 4.0)), rng.choice((0.0, 0.3)) * NODE_GBPS)
         neighbours = [(beside, HALF * rng.uniform(0.1, 3.0))]
         now = condition(*losses)
-        assert answered(now, own, neighbours) == pytest.approx(exact(now, own, neighbours), rel=0.02)
+        assert contention_result(now, own, neighbours) == pytest.approx(exact_result(now, own, neighbours), rel=0.02)
 
 
-def test_a_neighbour_that_fills_half_leaves_half_and_a_floor_keeps_what_it_promised():
-    alone = answered(condition(), OWN, [])
-    assert answered(condition(), OWN, [(BESIDE, HALF)]) == pytest.approx(alone / 2, rel=0.05)
+def test_half_remains_beside_a_neighbour_using_half_and_floors_are_kept():
+    alone = contention_result(condition(), OWN, [])
+    assert contention_result(condition(), OWN, [(NEIGHBOURS, HALF)]) == pytest.approx(alone / 2, rel=0.05)
     promised = Tenant("own", "ub", NAMES, 1.0, 0.8 * NODE_GBPS)
-    assert answered(condition(), promised, [(BESIDE, 1e4)]) >= 0.8 * alone
+    assert contention_result(condition(), promised, [(NEIGHBOURS, 1e4)]) >= 0.8 * alone
 
 
-def test_who_has_no_route_to_a_peer_exchanges_nothing():
+def test_members_without_a_route_exchange_nothing():
     now = condition()
     programs = now.programs(OWN)
     programs["a"] = {**programs["a"], "peers": ["b"]}
@@ -167,7 +167,7 @@ def test_who_has_no_route_to_a_peer_exchanges_nothing():
 @pytest.mark.parametrize(
     ("plane", "out", "endpoint"), [("ub", 28.0 * 4, 28.0), ("rdma", 100.0, 25.0), ("vpc", 50.0, 50.0)]
 )
-def test_what_is_left_for_transfers_one_by_one(plane, out, endpoint):
+def test_available_rates_for_single_transfers(plane, out, endpoint):
     own, beside = Tenant("own", plane, NAMES), Tenant("beside", plane, NAMES)
     now = condition()
     groups = PortGroups(SHAPE, now.share, now.die_share)
@@ -189,12 +189,12 @@ def test_what_is_left_for_transfers_one_by_one(plane, out, endpoint):
     assert left(1e4, promised).out_gbps == pytest.approx([0.95 * out] * planes)
 
 
-def test_stripes_are_those_that_routing_chooses():
+def test_stripes_equal_those_of_routing():
     supernode = Supernode()
     fabric = Fabric([supernode])
     nodes = tuple(supernode.nodes()[:4])
     shape = PortShape.of(supernode.spec)
-    now = Condition.whole(shape, nodes)
+    now = PortCondition.whole(shape, nodes)
     for node in nodes:
         fabric.set_ports(node, {"ub-p3-k11": 0.0})
     fabric.set_ports(nodes[1], {"ub-p3-k11": 0.0, "ub-p0-k02": 14.0, "npu5-die1-p2": 7.0})

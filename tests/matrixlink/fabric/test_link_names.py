@@ -9,7 +9,7 @@ from matrixresource.topology import Supernode
 
 
 @pytest.mark.parametrize("plane", [None, "ub", "rdma", "vpc"])
-def test_names_after_a_name_are_those_of_the_sorted_list(plane):
+def test_names_after_equals_the_sorted_list(plane):
     fabric = Fabric([Supernode(name) for name in ("sn0", "sn10", "sn1", "sn2")])
     names = sorted(link.name for link in fabric.links(None, plane))
     assert [*fabric.link_names_after("", plane)] == names

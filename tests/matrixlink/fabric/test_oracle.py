@@ -22,7 +22,7 @@ FLUID = [path for path in CASES if json.loads(path.read_text())["rule"] == "flui
 
 
 @pytest.mark.parametrize("path", FLUID, ids=lambda path: path.stem)
-def test_ends_of_many_flows_come_from_arrays(path, monkeypatch):
+def test_large_cases_are_computed_with_arrays(path, monkeypatch):
     monkeypatch.setattr(fabric_oracle, "EXACT_FLOWS_MAX", 0)
     case = json.loads(path.read_text())
     found = solve(case)
@@ -30,12 +30,12 @@ def test_ends_of_many_flows_come_from_arrays(path, monkeypatch):
     assert matches(case["expect"]["finish_ns"], found["finish_ns"])
 
 
-def test_all_cases_of_the_index_are_here():
+def test_all_cases_of_the_index_exist():
     index = json.loads((Path(__file__).parent / "oracle" / "index.json").read_text())
     assert [entry["file"] for entry in index] == [path.name for path in CASES]
 
 
-def test_a_case_without_its_answer_is_answered(tmp_path):
+def test_a_case_without_expected_values_is_computed(tmp_path):
     case = json.loads(CASES[0].read_text())
     right = case.pop("expect")
     (tmp_path / "case.json").write_text(json.dumps(case))
@@ -43,7 +43,7 @@ def test_a_case_without_its_answer_is_answered(tmp_path):
     assert matches(right, json.loads((tmp_path / "out.json").read_text()))
 
 
-def test_a_wrong_answer_is_noticed(tmp_path):
+def test_a_wrong_expected_value_is_detected(tmp_path):
     case = json.loads(CASES[0].read_text())
     case["expect"]["rate"][0] = "1"
     (tmp_path / "case.json").write_text(json.dumps(case))
@@ -51,7 +51,7 @@ def test_a_wrong_answer_is_noticed(tmp_path):
 
 
 @pytest.mark.parametrize("text", ["{}", "[1", '{"format": "fabric-oracle/2", "rule": "fluid"}'])
-def test_what_is_no_case_is_refused(tmp_path, text, capsys):
+def test_invalid_cases_are_refused(tmp_path, text, capsys):
     (tmp_path / "case.json").write_text(text)
     assert main([str(tmp_path / "case.json")]) == 2
     assert "case.json" in capsys.readouterr().err

@@ -9,25 +9,25 @@ from benchmarks.fabric_traffic.collectives import CollectiveStep, all_reduce, al
 from benchmarks.fabric_traffic.completion import run
 from benchmarks.fabric_traffic.rdma_vpc_paths import RdmaPaths, VpcPaths
 from matrixcommon.model.errors import InvalidField
-from matrixlink.fabric.sharing.max_min_arrays import on_links
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.max_min_arrays import sum_by_link
+from matrixlink.fabric.sharing.rates import compute_rates
 
 NPU_GBPS = 50.0
 NPUS = np.arange(384) * 2
 """Die 0 of every NPU of a supernode."""
 
 
-def per_move(made, step, parts):
-    return rates_now(made).reshape(len(step.source), parts).sum(1)
+def rate_per_transfer(made, step, parts):
+    return compute_rates(made).reshape(len(step.source), parts).sum(1)
 
 
-def test_a_cache_pulled_over_rdma_goes_at_the_rate_of_an_npu():
+def test_a_cache_pull_over_rdma_runs_at_npu_rate():
     step = kv_pull(NPUS[:128], NPUS[128:256], 1e9)[0]
-    assert per_move(RdmaPaths().sprayed(step), step, 16) == pytest.approx(NPU_GBPS)
+    assert rate_per_transfer(RdmaPaths().sprayed(step), step, 16) == pytest.approx(NPU_GBPS)
     assert run(RdmaPaths().sprayed(step)).makespan == pytest.approx(1e9 / NPU_GBPS)
 
 
-def test_leaves_do_not_block_and_neither_does_the_core():
+def test_leaves_and_core_do_not_block():
     """Every NPU of one supernode to its like in another: ports are the only bound."""
     two = RdmaPaths(supernodes=2)
     step = CollectiveStep(NPUS, NPUS + 768, 1e9)
@@ -37,18 +37,18 @@ def test_leaves_do_not_block_and_neither_does_the_core():
     )
 
 
-def test_hashing_collides_where_the_rule_does_not():
+def test_hashing_collides_where_striping_does_not():
     step = CollectiveStep(NPUS, np.roll(NPUS, 32), 1e9)
-    hashed = rates_now(RdmaPaths().hashed(step, seed=3))
+    hashed = compute_rates(RdmaPaths().hashed(step, seed=3))
     assert len(hashed) == 384
     assert hashed.max() <= 25.0 + 1e-9, "one subnet's port each"
     assert hashed.min() < 25.0, "more than four on one trunk"
     assert run(RdmaPaths().striped(step)).makespan == pytest.approx(1e9 / NPU_GBPS)
 
 
-def test_eight_into_one_share_its_two_ports():
+def test_incast_of_eight_shares_two_ports():
     step = incast(NPUS[32:40], NPUS[0], 1e9)[0]
-    assert per_move(RdmaPaths().sprayed(step), step, 16) == pytest.approx(NPU_GBPS / 8)
+    assert rate_per_transfer(RdmaPaths().sprayed(step), step, 16) == pytest.approx(NPU_GBPS / 8)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +61,10 @@ def test_eight_into_one_share_its_two_ports():
         ({"lost_spines": frozenset({(0, 3)})}, 50.0),
     ],
 )
-def test_a_lost_port_or_leaf_halves_an_npu_and_a_spine_only_its_part(lost, gbps):
+def test_lost_ports_and_leaves_halve_an_npu_and_a_spine_costs_its_share(lost, gbps):
     """NPU 0 to NPU 40; with one port each in different subnets they meet over the spines."""
     made = RdmaPaths(**lost).sprayed(CollectiveStep(np.array([0]), np.array([80]), 1e9))
-    assert rates_now(made).sum() == pytest.approx(gbps)
+    assert compute_rates(made).sum() == pytest.approx(gbps)
 
 
 def test_one_spine_of_eight_costs_its_cabinet_an_eighth():
@@ -79,7 +79,7 @@ def test_one_spine_of_eight_costs_its_cabinet_an_eighth():
     spines=st.frozensets(st.tuples(st.integers(0, 1), st.integers(0, 7)), max_size=6),
     seed=st.integers(0, 1000),
 )
-def test_nothing_crosses_what_is_lost_and_no_link_is_overfull(ports, spines, seed):
+def test_no_transfer_uses_lost_links_or_overfills_a_link(ports, spines, seed):
     paths = RdmaPaths(supernodes=2, lost_ports=ports, lost_spines=spines)
     both = {npu for npu, subnet in ports if (npu, 1 - subnet) in ports}
     alive = np.array([npu for npu in range(768) if npu not in both]) * 2
@@ -87,9 +87,9 @@ def test_nothing_crosses_what_is_lost_and_no_link_is_overfull(ports, spines, see
     step = CollectiveStep(alive, np.roll(alive, int(chance.integers(1, len(alive)))), 1e6)
     for made in (paths.striped(step), paths.sprayed(step), paths.hashed(step, seed)):
         assert np.add.reduceat(made.size, np.r_[0]) == pytest.approx(1e6 * len(alive))
-        load = on_links(made, made.size)
+        load = sum_by_link(made, made.size)
         assert load[made.capacity == 0].sum() == 0
-        carried = on_links(made, rates_now(made))
+        carried = sum_by_link(made, compute_rates(made))
         assert (carried <= made.capacity * (1 + 1e-9)).all()
 
 
@@ -114,7 +114,7 @@ def test_vpc_is_bound_by_its_cards_and_their_limits():
         (VpcPaths(4), CollectiveStep(np.array([1]), np.array([4]), 1.0), "nodes"),
     ],
 )  # fmt: skip
-def test_moves_that_cannot_be_are_refused(paths, step, field):
+def test_invalid_transfers_are_refused(paths, step, field):
     with pytest.raises(InvalidField) as refused:
         paths.striped(step)
     assert refused.value.field == field

@@ -12,8 +12,8 @@ from benchmarks.fabric_oracles.floor_level import RULES, from_flows, share, shar
 from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import Overcommitted
-from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.max_min_arrays import fair_rates, sum_by_link
+from matrixlink.fabric.sharing.rates import compute_rates
 from matrixlink.fabric.sharing.traffic import traffic
 from tests.matrixlink.fabric.test_sharing import AB, problems
 
@@ -71,7 +71,7 @@ def test_rates_of_all_sizes_agree_with_the_exact_method_as_well_as_floats_can(pr
     with np.errstate(over="raise", divide="raise", invalid="raise"):
         assert share_floats(flows, links) == pytest.approx(exact, rel=1e-9, abs=rounding)
         made, _ = from_flows(flows, links)
-        assert rates_now(made).tolist() == pytest.approx(exact, rel=1e-9, abs=rounding)
+        assert compute_rates(made).tolist() == pytest.approx(exact, rel=1e-9, abs=rounding)
 
 
 @pytest.mark.parametrize("flow", BAD, ids=str)
@@ -81,13 +81,13 @@ def test_bad_flows_are_refused_with_their_number(flow):
     assert refused.value.field.startswith("flows[1].")
 
 
-def test_a_link_that_is_not_there_is_refused():
+def test_an_unknown_link_is_refused():
     with pytest.raises(InvalidField) as refused:
         traffic([1.0, 2.0], [[0, -1], [1, 2]])
     assert refused.value.field == "flows[1].links"
 
 
-def test_nothing_at_all_and_a_flow_over_no_link():
+def test_no_flows_and_a_flow_without_links():
     assert share_floats([], {}) == []
     assert share_floats([Flow((), ceiling=7), Flow(("a", "a"))], AB) == [7, 30]
 
@@ -99,7 +99,7 @@ def test_thousands_of_hashed_flows_carry_their_certificate(seed):
     paths = np.stack([chance.integers(50 * c, 50 * c + 50, 3000) for c in range(4)], 1)
     made = traffic(chance.uniform(1, 30, 200), paths)
     rates = fair_rates(made)
-    load = on_links(made, rates)
+    load = sum_by_link(made, rates)
     assert (load <= made.capacity * (1 + 1e-9)).all()
     highest = np.zeros(200)
     np.maximum.at(highest, made.links, np.repeat(rates, made.lengths))

@@ -16,11 +16,11 @@ def ends(flows, links, events=()):
     return Timeline(flows, links, events).run().at
 
 
-def test_a_lone_flow_takes_size_over_rate():
+def test_a_single_flow_takes_size_over_rate():
     assert ends([Flow(("a",), size=280)], {"a": 28}) == [10]
 
 
-def test_the_second_flow_speeds_up_when_the_first_is_through():
+def test_the_second_flow_speeds_up_when_the_first_ends():
     assert ends([Flow(("a",), size=10), Flow(("a",), size=30)], {"a": 2}) == [10, 20]
 
 
@@ -34,7 +34,7 @@ def test_an_event_moves_a_flow_and_changes_a_link():
     assert ends(flows, {"a": 2, "b": 2}, events) == [25, 25]
 
 
-def test_nothing_ends_on_a_dead_link_and_an_empty_flow_at_once():
+def test_flows_on_dead_links_never_end_and_empty_flows_end_at_once():
     assert ends([Flow(("a",), size=1), Flow(("b",), size=0, start=3)], {"a": 0, "b": 1}) == [math.inf, 3]
 
 
@@ -57,7 +57,7 @@ paths = st.lists(st.integers(0, 3), min_size=1, max_size=3, unique=True).map(tup
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(paths, min_size=1, max_size=8), st.lists(st.integers(1, 9), min_size=4, max_size=4))
-def test_the_shortcut_for_equal_sizes_agrees_with_the_long_run(chosen, capacity):
+def test_the_shortcut_for_equal_sizes_equals_the_full_run(chosen, capacity):
     links = {key: Fraction(value) for key, value in enumerate(capacity)}
     flows = [Flow(path, size=Fraction(12)) for path in chosen]
     long_run = Timeline([*flows, Flow((0,), size=Fraction(0))], links).run()

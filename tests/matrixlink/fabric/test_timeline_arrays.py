@@ -16,17 +16,17 @@ from matrixlink.fabric.sharing import native_kernel, rates
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import Overcommitted
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates
-from matrixlink.fabric.sharing.rates import rates_now
+from matrixlink.fabric.sharing.rates import compute_rates
 from matrixlink.fabric.sharing.traffic import traffic
 from tests.matrixlink.fabric.test_sharing import problems
 
 
 @pytest.fixture(params=["kernel", "arrays"])
-def way(request, monkeypatch):
+def implementation(request, monkeypatch):
     if request.param == "arrays":
         for module in (completion, rates):
-            monkeypatch.setattr(module, "kernel", lambda: None)
-    elif native_kernel.kernel() is None:
+            monkeypatch.setattr(module, "load_kernel", lambda: None)
+    elif native_kernel.load_kernel() is None:
         pytest.skip("no C compiler here")
     return request.param
 
@@ -35,10 +35,10 @@ sizes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=10, 
 
 
 def both_ways():
-    return [native_kernel.kernel, lambda: None] if native_kernel.kernel() else [lambda: None]
+    return [native_kernel.load_kernel, lambda: None] if native_kernel.load_kernel() else [lambda: None]
 
 
-def test_a_floor_that_fills_a_link_stops_who_was_at_its_ceiling(way):
+def test_a_floor_that_fills_a_link_stops_flows_at_their_ceiling(implementation):
     """The second has a floor and nothing above it, so it never waits for a share."""
     flows = [Flow((0,), 1, 0, 1, size=2, start=0), Flow((0,), 1, 1, 1, size=1, start=1)]
     made, _ = from_flows(flows, {0: 1})
@@ -47,7 +47,7 @@ def test_a_floor_that_fills_a_link_stops_who_was_at_its_ceiling(way):
 
 @settings(max_examples=150, deadline=None)
 @given(problems(), sizes)
-def test_runs_end_when_the_exact_timeline_says(problem, timing):
+def test_completion_times_equal_the_exact_timeline(problem, timing):
     shared, links = problem
     flows = [Flow(f.links, f.weight, f.floor, f.ceiling, *each) for f, each in zip(shared, timing, strict=False)]
     made, _ = from_flows(flows, links)
@@ -56,14 +56,14 @@ def test_runs_end_when_the_exact_timeline_says(problem, timing):
             run(made)
         return
     exact = [float(end) for end in Timeline(flows, links).run().at]
-    kept = completion.kernel
+    kept = completion.load_kernel
     try:
-        for completion.kernel in both_ways():
-            rates.kernel = completion.kernel
+        for completion.load_kernel in both_ways():
+            rates.load_kernel = completion.load_kernel
             assert run(made).at.tolist() == pytest.approx(exact, rel=1e-9)
-            assert rates_now(made).tolist() == pytest.approx(fair_rates(made).tolist(), rel=1e-9, abs=1e-12)
+            assert compute_rates(made).tolist() == pytest.approx(fair_rates(made).tolist(), rel=1e-9, abs=1e-12)
     finally:
-        completion.kernel = rates.kernel = kept
+        completion.load_kernel = rates.load_kernel = kept
 
 
 def hashed(flows, seed=1):
@@ -72,14 +72,14 @@ def hashed(flows, seed=1):
     return traffic(np.full(80, 28.0), paths, size=chance.uniform(1e3, 2e4, flows))
 
 
-def test_flows_of_one_size_end_after_one_solve(way):
+def test_flows_of_one_size_end_after_one_solve(implementation):
     together = traffic([28.0, 14.0], [[0, 1], [0, -1]], size=280.0, start=5.0)
     done = run(together)
     assert (done.method, done.rate_solves) == (PROPORTIONAL, 1)
     assert done.at.tolist() == [25, 25]
 
 
-def test_windows_save_solves_and_err_little(way):
+def test_windows_reduce_solves_with_small_error(implementation):
     made = hashed(600)
     exact = run(made)
     rough = run(made, window_ns=exact.makespan * 0.006)
@@ -90,7 +90,7 @@ def test_windows_save_solves_and_err_little(way):
     assert exact.makespan >= busiest * (1 - 1e-9)
 
 
-def test_a_dead_link_an_empty_flow_and_bad_windows(way):
+def test_a_dead_link_an_empty_flow_and_bad_windows(implementation):
     assert run(traffic([0.0, 1.0], [[0], [1]], size=[1, 0], start=[0, 3])).at.tolist() == [math.inf, 3]
     assert run(traffic([1.0], np.empty((0, 1)))).makespan == 0
     for window in (-1.0, math.nan):

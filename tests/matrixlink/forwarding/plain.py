@@ -5,7 +5,7 @@ from __future__ import annotations
 from matrixlink.forwarding.clos_shape import NONE
 
 
-class Plain:
+class ReferenceTables:
     """What `condition` leaves, asked element by element."""
 
     def __init__(self, condition):
@@ -67,7 +67,7 @@ class Plain:
         return there if reached and self.up("end", p, m, e, drains=False) else NONE
 
 
-def walk(tables, plane, source, target):
+def trace_path(tables, plane, source, target):
     """The elements that a packet meets, hop by hop over the tables; None when some table has no entry for it."""
     shape, nodes = tables.shape, tables.shape.nodes
     n, from_end = divmod(source, shape.ends)

@@ -13,7 +13,7 @@ from matrixlink.forwarding.clos_shape import NONE, ClosShape
 from matrixlink.forwarding.element_state import ElementEvent, ElementState
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixresource.topology.loading import load_spec
-from tests.matrixlink.forwarding.plain import Plain, walk
+from tests.matrixlink.forwarding.plain import ReferenceTables, trace_path
 
 ONE = ClosShape(nodes=4, sub_planes=2, dies=4, cpus=2, chips=4)
 FEW_CHIPS = ClosShape(nodes=3, sub_planes=1, dies=5, cpus=1, chips=3)
@@ -21,7 +21,7 @@ JOINED = ClosShape(nodes=2, sub_planes=2, dies=2, cpus=1, chips=2, supernodes=3,
 SHAPES = [ONE, FEW_CHIPS, JOINED]
 
 
-def some_events(shape):
+def draw_events(shape):
     """Losses, degradations, repairs, drains of any element."""
     elements = [(kind, at) for kind, size in shape.sizes.items() for at in itertools.product(*map(range, size))]
     change = st.sampled_from(
@@ -31,14 +31,14 @@ def some_events(shape):
     return st.lists(st.lists(event, min_size=1, max_size=4), max_size=8)
 
 
-cases = st.sampled_from(SHAPES).flatmap(lambda shape: st.tuples(st.just(shape), some_events(shape)))
+cases = st.sampled_from(SHAPES).flatmap(lambda shape: st.tuples(st.just(shape), draw_events(shape)))
 
 
 def all_tables(tables):
     return {"l1": tables.l1.copy(), "l2": tables.l2.copy(), "l3": tables.l3.copy()}
 
 
-def made_good(tables):
+def repair_events(tables):
     """Events that repair and undrain everything."""
     condition = tables.condition
     for kind, share in condition.share.items():
@@ -48,7 +48,7 @@ def made_good(tables):
 
 @settings(max_examples=120, deadline=None)
 @given(cases)
-def test_any_history_ends_in_the_tables_of_its_condition(case):
+def test_tables_depend_only_on_the_current_condition(case):
     shape, batches = case
     tables = ForwardingTables(shape)
     first, first_version = all_tables(tables), tables.version
@@ -65,19 +65,19 @@ def test_any_history_ends_in_the_tables_of_its_condition(case):
             assert (named.at == different).all()
             assert (named.before == before[name].ravel()[different]).all()
             assert (named.after == table.ravel()[different]).all()
-    tables.take(made_good(tables))
+    tables.take(repair_events(tables))
     assert all((table == first[name]).all() for name, table in all_tables(tables).items())
     assert tables.version == first_version
 
 
 @settings(max_examples=25, deadline=None)
 @given(cases)
-def test_every_entry_is_the_plain_rules(case):
+def test_every_entry_equals_the_reference(case):
     shape, batches = case
     tables = ForwardingTables(shape)
     for batch in batches:
         tables.take(batch)
-    plain = Plain(tables.condition)
+    plain = ReferenceTables(tables.condition)
     for name in ("l1", "l2", "l3"):
         table = getattr(tables, name)
         for at in np.ndindex(table.shape):
@@ -86,19 +86,19 @@ def test_every_entry_is_the_plain_rules(case):
 
 @settings(max_examples=25, deadline=None)
 @given(cases)
-def test_no_route_crosses_what_is_dead_or_drained(case):
+def test_no_route_uses_dead_or_drained_elements(case):
     shape, batches = case
     tables = ForwardingTables(shape)
     for batch in batches:
         tables.take(batch)
-    plain = Plain(tables.condition)
+    plain = ReferenceTables(tables.condition)
     ends = range(shape.all_nodes * shape.ends)
     for plane, source, target in itertools.product(range(shape.sub_planes), ends, ends):
         n, m = source // shape.ends, target // shape.ends
         open_ends = plain.up("end", plane, n, source % shape.ends) and plain.up("end", plane, m, target % shape.ends)
         if not open_ends or source == target:
             continue
-        met = walk(tables, plane, source, target)
+        met = trace_path(tables, plane, source, target)
         assert (met is not None) == (n == m or bool(plain.serving(plane, n, m)))
         assert met is None or all(plain.up(*element) for element in met)
 
@@ -172,7 +172,7 @@ def test_built_with_a_condition_given():
         (lost("l3", 0, 0, 0), "events[1].at"),
     ],
 )
-def test_a_wrong_event_is_named_and_nothing_changes(event, field):
+def test_an_invalid_event_is_named_without_a_change(event, field):
     tables = ForwardingTables(ClosShape())
     with pytest.raises(InvalidField) as refused:
         tables.take([lost("l2", 0, 0, 3), event])
@@ -186,20 +186,20 @@ def test_a_wrong_event_is_named_and_nothing_changes(event, field):
     [({"nodes": 0}, "nodes"), ({"chips": 40}, "chips"), ({"supernodes": 2}, "spines"), ({"spines": 2}, "spines"),
      ({"nodes": 40_000}, "nodes"), ({"dies": 120}, "dies"), ({"chips": 0}, "chips")],
 )  # fmt: skip
-def test_a_shape_that_cannot_be_is_refused(sizes, field):
+def test_invalid_shapes_are_refused(sizes, field):
     with pytest.raises(InvalidField) as refused:
         ClosShape(**sizes)
     assert refused.value.field == field
 
 
-def test_the_shape_of_the_spec_is_the_built_in_one():
+def test_the_shape_of_the_spec_is_the_default():
     assert ClosShape.of(load_spec()) == ClosShape()
     assert (ClosShape().switches, whole.entries) == (448, 430_080)
     pods = ClosShape(sub_planes=1, supernodes=22, spines=16)
     assert (pods.switches, pods.all_nodes * pods.ends) == (1664, 21_120)
 
 
-def test_a_chip_of_more_ports_than_a_byte_can_number_leads_to_each_node():
+def test_a_chip_with_more_than_256_ports_reaches_each_node():
     shape = ClosShape(nodes=300, sub_planes=1, dies=1, cpus=1, chips=2)
     tables = ForwardingTables(shape)
     assert (tables.l2[0, 0, 1] == np.arange(300)[:, None]).all()

@@ -15,20 +15,20 @@ from matrixlink.forwarding.element_state import ElementEvent
 from matrixlink.forwarding.forwarding_tables import ForwardingTables
 from matrixlink.forwarding.live_flows import LiveFlows
 from matrixlink.forwarding.path_policies import ECMP, PLANNED, POLICIES, SPRAY, STATIC, Transfers
-from tests.matrixlink.forwarding.plain import Plain, walk
-from tests.matrixlink.forwarding.test_forwarding import JOINED, ONE, made_good, some_events
+from tests.matrixlink.forwarding.plain import ReferenceTables, trace_path
+from tests.matrixlink.forwarding.test_forwarding import JOINED, ONE, draw_events, repair_events
 
 SMALL = [ONE, JOINED]
 
 
-def some_transfers(shape):
+def draw_transfers(shape):
     ends = st.integers(0, shape.all_nodes * shape.ends - 1)
     pairs = st.lists(st.tuples(ends, ends).filter(lambda pair: pair[0] != pair[1]), min_size=1, max_size=12)
     group = st.tuples(pairs, st.sampled_from(POLICIES), st.sampled_from([np.inf, np.inf, 30.0]))
     return st.lists(group, min_size=1, max_size=3)
 
 
-cases = st.sampled_from(SMALL).flatmap(lambda s: st.tuples(st.just(s), some_transfers(s), some_events(s)))
+cases = st.sampled_from(SMALL).flatmap(lambda s: st.tuples(st.just(s), draw_transfers(s), draw_events(s)))
 
 
 def groups(shape, drawn):
@@ -40,7 +40,7 @@ def groups(shape, drawn):
 
 @settings(max_examples=60, deadline=None)
 @given(cases)
-def test_after_any_events_flows_are_as_made_anew_and_changes_are_the_difference(case):
+def test_incremental_flows_equal_rebuilt_ones_and_changes_are_the_difference(case):
     shape, drawn, batches = case
     tables = ForwardingTables(shape)
     flows = LiveFlows(tables)
@@ -48,7 +48,7 @@ def test_after_any_events_flows_are_as_made_anew_and_changes_are_the_difference(
     first, first_rates = flows.path.copy(), flows.rate.copy()
     for batch in [*batches, None]:
         path, rate = flows.path.copy(), flows.rate.copy()
-        change = flows.take(tables.take(made_good(tables) if batch is None else batch))
+        change = flows.take(tables.take(repair_events(tables) if batch is None else batch))
         anew = LiveFlows(ForwardingTables(shape, tables.condition))
         anew.put(groups(shape, drawn))
         for name in ("path", "weight", "ceiling"):
@@ -67,12 +67,12 @@ def test_after_any_events_flows_are_as_made_anew_and_changes_are_the_difference(
 
 @settings(max_examples=40, deadline=None)
 @given(cases)
-def test_flows_go_where_the_tables_send_them_and_share_exactly(case):
+def test_flows_follow_the_tables_and_share_exactly(case):
     shape, drawn, batches = case
     tables = ForwardingTables(shape)
     for batch in batches:
         tables.take(batch)
-    plain, flows = Plain(tables.condition), LiveFlows(tables)
+    plain, flows = ReferenceTables(tables.condition), LiveFlows(tables)
     made = groups(shape, drawn)
     flows.put(made)
     elements = element_of_link(shape)
@@ -87,7 +87,7 @@ def test_flows_go_where_the_tables_send_them_and_share_exactly(case):
             ends_up = all(plain.up("end", plane, end // shape.ends, end % shape.ends) for end in (source, target))
             assert ends_up or not crossed  # an endpoint that is drained is delivered to, but sent nothing new
             if transfers.policy == STATIC and ends_up:
-                assert crossed == (walk(tables, plane, source, target) or [])
+                assert crossed == (trace_path(tables, plane, source, target) or [])
     live = np.flatnonzero(flows.weight > 0)
     assert (flows.rate[flows.weight == 0] == 0).all()
     asked = [
@@ -116,7 +116,7 @@ def permutation(policy=STATIC, **more):
     return Transfers.of(shape, *permutations(shape, 1, 1)[0], policy=policy, **more)
 
 
-def test_a_chip_lost_moves_its_flows_alone_and_touches_one_sub_plane():
+def test_a_lost_chip_moves_only_its_flows_in_one_sub_plane():
     tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"p": permutation()})
@@ -137,14 +137,14 @@ def cables_of_chip(shape, plane, chip):
     return [first + node * shape.chips + chip for node in range(shape.all_nodes)]
 
 
-def test_a_planned_permutation_has_every_link_to_itself_in_every_sub_plane():
+def test_a_planned_permutation_shares_no_link():
     flows = LiveFlows(ForwardingTables(ClosShape()))
     flows.put({"p": permutation(PLANNED)})
     assert (flows.rate == 28.0).all()
     assert (flows.by_transfer("p", flows.rate) == 196.0).all()
 
 
-def test_a_sprayed_transfer_has_what_is_left():
+def test_a_sprayed_transfer_uses_all_remaining_capacity():
     tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"p": permutation(SPRAY)})
@@ -153,7 +153,7 @@ def test_a_sprayed_transfer_has_what_is_left():
     assert flows.by_transfer("p", flows.rate).min() == pytest.approx(196 * 111 / 112)
 
 
-def test_the_offer_is_split_by_what_sub_planes_have_left_and_never_exceeded():
+def test_the_offer_is_split_by_remaining_capacity_and_never_exceeded():
     shape, tables = ClosShape(), ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     dies = all_dies(shape)[:32]
@@ -168,7 +168,7 @@ def test_the_offer_is_split_by_what_sub_planes_have_left_and_never_exceeded():
     assert not flows.rate.any()
 
 
-def test_a_drained_chip_has_no_flow_left_and_nothing_is_lost_on_the_way():
+def test_a_drained_chip_has_no_flows_and_no_transfer_is_interrupted():
     tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"p": permutation()})
@@ -188,7 +188,7 @@ def test_a_degraded_cable_carries_less_and_keeps_its_flows():
     assert change.rate_after == pytest.approx(np.full(2, 14.0))  # one out of node 0 and one into it
 
 
-def test_groups_come_and_go():
+def test_groups_are_added_and_removed():
     tables = ForwardingTables(ClosShape())
     flows = LiveFlows(tables)
     flows.put({"a": permutation(), "b": permutation(ECMP, seed=3)})
@@ -209,7 +209,7 @@ def test_groups_come_and_go():
     [({"policy": "luck"}, "routing"), ({"ceiling": 0.0}, "offeredGbps"), ({"source": np.array([960])}, "source"),
      ({"target": np.array([1, 2])}, "target")],
 )  # fmt: skip
-def test_transfers_that_make_no_sense_are_refused(wrong, field):
+def test_invalid_transfers_are_refused(wrong, field):
     asked = {"source": np.array([0]), "target": np.array([1])} | wrong
     with pytest.raises(InvalidField) as refused:
         Transfers.of(ClosShape(), **asked)

@@ -28,23 +28,23 @@ FACTS = [
 ]
 
 
-def after(*events):
+def tables_after(*events):
     tables = ForwardingTables(ClosShape())
     tables.take(events)
     return tables
 
 
-WHOLE, CHIP, CABLE = after(), after(lost("l2", 0, 0, 3)), after(lost("cable", 0, 5, 3))
+WHOLE, CHIP, CABLE = tables_after(), tables_after(lost("l2", 0, 0, 3)), tables_after(lost("cable", 0, 5, 3))
 
 
-def test_whole_tables_are_even_and_shifts_run_at_full_rate():
+def test_undamaged_tables_are_even_and_shifts_run_at_full_rate():
     assert all_to_all_factor(WHOLE, 0) == 1.0
     assert all_to_all_slowdown(WHOLE) == 1.0
     assert pattern_rates(WHOLE, 2, shifts(ClosShape(), 9)).slowest == 28.0
 
 
 @pytest.mark.parametrize("tables", [CHIP, CABLE], ids=["chip", "cable"])
-def test_a_loss_is_spread_inside_the_sub_plane_and_weighed_over_all(tables):
+def test_a_loss_is_spread_within_the_sub_plane_and_weighted_over_all(tables):
     assert all_to_all_factor(tables, 0) == pytest.approx(51 / 47)  # 47 entries a cable, at most 4 more
     assert all_to_all_factor(tables, 1) == 1.0
     assert all_to_all_slowdown(tables) <= 1.02
@@ -55,8 +55,8 @@ def test_one_chip_of_112_costs_at_least_its_part():
 
 
 @pytest.mark.parametrize("chips", [1, 2, 5, 15])
-def test_no_tables_carry_more_than_is_left(chips):
-    tables = after(*(lost("l2", 0, 0, chip) for chip in range(chips)))
+def test_no_tables_carry_more_than_remains(chips):
+    tables = tables_after(*(lost("l2", 0, 0, chip) for chip in range(chips)))
     assert all_to_all_factor(tables, 0) >= 16 / (16 - chips)
     assert 112 / (112 - chips) <= all_to_all_slowdown(tables) <= 1.01 * 112 / (112 - chips)
 
@@ -77,7 +77,7 @@ def test_permutations_by_policy():
     assert pattern_rates(CHIP, 0, drawn, SPRAY).mean <= 28.0
 
 
-def test_the_measured_factor_is_what_sharing_gives():
+def test_the_weight_factor_equals_max_min_sharing():
     """An all-to-all of a smaller plane, shared max-min: its slowest flow has 1/factor of what even load would give."""
     shape = ClosShape(nodes=12, sub_planes=1, dies=4, cpus=0, chips=4, die_gbps=1e6)
     for events in ([], [lost("l2", 0, 0, 2)], [lost("l2", 0, 0, 2), lost("l2", 0, 0, 3)]):
@@ -96,7 +96,7 @@ def test_the_measured_factor_is_what_sharing_gives():
 def test_facts_after_failures_of_the_oracle(case):
     """Usable chips of node pairs, and how many entries of the plain rule lead nowhere."""
     failed = case["topology"]
-    tables = after(
+    tables = tables_after(
         *(lost("l2", plane, 0, chip) for plane, chip in failed.get("failed_l2", [])),
         *(lost("cable", plane, node, chip) for plane, node, chip in failed.get("failed_cables", [])),
     )

@@ -6,7 +6,7 @@ from pydantic import ValidationError
 
 from matrixlink.link_health.flap_damping import DOWN_PENALTY, Damping
 from services.link.main import LinkSettings
-from tests.matrixlink.fleet import NODES, Stack
+from tests.matrixlink.fleet import NODES, LinkStack
 
 PORT, LINK = "ub-p3-k11", f"{NODES[0]}.ub-p3-k11"
 DAMPING = Damping(half_life_s=120, suppress=2500, reuse=750, hold_max_s=900)
@@ -18,7 +18,7 @@ def test_a_penalty_halves_every_half_life():
     assert DAMPING.decayed(1000, -5) == 1000
 
 
-def test_it_grows_by_offences_up_to_what_decays_in_time():
+def test_a_penalty_grows_up_to_its_ceiling():
     penalty = 0.0
     for _ in range(3):
         penalty = DAMPING.grown(penalty, 0, DOWN_PENALTY)
@@ -30,7 +30,7 @@ def test_it_grows_by_offences_up_to_what_decays_in_time():
 
 
 @pytest.mark.parametrize(("penalty", "hold_s"), [(700, 0), (750, 0), (1500, 120), (3000, 240)])
-def test_how_long_it_is_held(penalty, hold_s):
+def test_suppression_time(penalty, hold_s):
     assert DAMPING.suppressed_for_s(penalty) == pytest.approx(hold_s)
 
 
@@ -60,8 +60,8 @@ def generation(stack):
     return stack.agents[NODES[0]].report().programs[0].generation
 
 
-async def test_twice_is_routed_around_three_times_is_held(tmp_path):
-    stack = Stack(tmp_path)
+async def test_two_losses_are_routed_around_and_three_are_damped(tmp_path):
+    stack = LinkStack(tmp_path)
     await stack.active()
     await flap(stack, 2)
     await stack.settle()
@@ -80,16 +80,16 @@ async def test_twice_is_routed_around_three_times_is_held(tmp_path):
     assert generation(stack) == before, "no routes move while it is held"
 
 
-async def reserved_link(tmp_path):
-    stack = Stack(tmp_path)
+async def damped_link(tmp_path):
+    stack = LinkStack(tmp_path)
     await stack.active()
     await flap(stack, 3)
     assert (await link(stack))["reason"] == "Damped"
     return stack
 
 
-async def test_it_is_believed_again_when_it_was_quiet_also_after_a_restart(tmp_path):
-    stack = await reserved_link(tmp_path)
+async def test_damping_ends_after_a_quiet_period_also_across_a_restart(tmp_path):
+    stack = await damped_link(tmp_path)
     stack.database.close()
     stack.restart()
     assert (await link(stack))["reason"] == "Damped"
@@ -104,8 +104,8 @@ async def test_it_is_believed_again_when_it_was_quiet_also_after_a_restart(tmp_p
     assert (await stack.client.find_slice("a-ub")).state == "Active"
 
 
-async def test_what_is_down_when_it_is_let_go_stays_down_by_its_own_word(tmp_path):
-    stack = await reserved_link(tmp_path)
+async def test_a_port_still_down_when_damping_ends_stays_down(tmp_path):
+    stack = await damped_link(tmp_path)
     stack.hardware[NODES[0]].ports[PORT] = 0.0
     await stack.report()
     stack.clock.at += 1000
@@ -113,8 +113,8 @@ async def test_what_is_down_when_it_is_let_go_stays_down_by_its_own_word(tmp_pat
     assert ((await link(stack))["state"], (await link(stack))["reason"]) == ("Down", "PortDown")
 
 
-async def test_somebody_may_let_it_go(tmp_path):
-    stack = await reserved_link(tmp_path)
+async def test_damping_can_be_ended_by_request(tmp_path):
+    stack = await damped_link(tmp_path)
     answer = await stack.http.post(f"/v1/links/{LINK}:undamp")
     assert (answer.status_code, answer.json()["state"]) == (200, "Up")
     assert (await stack.http.post(f"/v1/links/{LINK}:undamp")).status_code == 409
@@ -124,21 +124,21 @@ async def test_somebody_may_let_it_go(tmp_path):
 
 
 @pytest.mark.parametrize(("port", "current"), [("vpc", False), ("rdma-npu5-die0", True), ("npu5-die1-p2", True)])
-async def test_the_only_way_out_is_never_held_down(tmp_path, port, current):
-    stack = Stack(tmp_path)
+async def test_the_last_alternative_is_never_damped(tmp_path, port, current):
+    stack = LinkStack(tmp_path)
     await flap(stack, 4, port)
     assert ((await link(stack, f"{NODES[0]}.{port}"))["reason"] == "Damped") is current
 
 
-async def test_the_other_port_of_a_lost_one_is_not_held(tmp_path):
-    stack = Stack(tmp_path)
+async def test_the_alternative_of_a_lost_port_is_not_damped(tmp_path):
+    stack = LinkStack(tmp_path)
     stack.hardware[NODES[0]].ports["rdma-npu5-die1"] = 0.0
     await flap(stack, 4, "rdma-npu5-die0")
     assert (await link(stack, f"{NODES[0]}.rdma-npu5-die0"))["state"] == "Up"
 
 
-async def test_a_held_port_is_let_go_when_it_becomes_the_last_way(tmp_path):
-    stack = Stack(tmp_path)
+async def test_damping_ends_when_the_port_becomes_the_last_alternative(tmp_path):
+    stack = LinkStack(tmp_path)
     damped, other = f"{NODES[0]}.rdma-npu5-die0", "rdma-npu5-die1"
     await flap(stack, 3, "rdma-npu5-die0")
     assert (await link(stack, damped))["reason"] == "Damped"
@@ -149,8 +149,8 @@ async def test_a_held_port_is_let_go_when_it_becomes_the_last_way(tmp_path):
     assert (await link(stack, damped))["state"] == "Up", "nor is it held again while it is"
 
 
-async def test_so_is_one_that_comes_up_as_the_other_goes_down(tmp_path):
-    stack = Stack(tmp_path)
+async def test_damping_ends_when_the_port_comes_up_as_the_other_goes_down(tmp_path):
+    stack = LinkStack(tmp_path)
     ports = stack.hardware[NODES[0]].ports
     await flap(stack, 3, "rdma-npu5-die1")
     ports["rdma-npu5-die1"] = 0.0
@@ -162,8 +162,8 @@ async def test_so_is_one_that_comes_up_as_the_other_goes_down(tmp_path):
     assert (await link(stack, f"{NODES[0]}.rdma-npu5-die1"))["state"] == "Up"
 
 
-async def test_a_port_beside_a_drained_one_is_not_held(tmp_path):
-    stack = Stack(tmp_path)
+async def test_the_alternative_of_a_drained_port_is_not_damped(tmp_path):
+    stack = LinkStack(tmp_path)
     drained = f"{NODES[0]}.rdma-npu5-die1"
     assert (await stack.http.put("/v1/drains/d", json={"elements": [drained]})).status_code == 200
     await flap(stack, 4, "rdma-npu5-die0")
@@ -171,7 +171,7 @@ async def test_a_port_beside_a_drained_one_is_not_held(tmp_path):
 
 
 async def test_lanes_are_shown(tmp_path):
-    stack = Stack(tmp_path)
+    stack = LinkStack(tmp_path)
     stack.hardware[NODES[0]].ports |= {PORT: 0.5, "ub-p3-k12": 0.25, "ub-p3-k13": 0.4}
     await stack.report()
     shown = [await link(stack, f"{NODES[0]}.ub-p3-k{k}") for k in (11, 12, 13)]

@@ -11,19 +11,19 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import AgentProbing
 from matrixlink.link_health.fault_localisation import DETECTED_WITHIN_S
 from matrixlink.probing.plan import ProbePlan
-from matrixlink.probing.tomography import LocalisationResult, ProbeOutcomes, Suspicion, confirmed, localise
+from matrixlink.probing.tomography import LocalisationResult, ProbeOutcomes, Suspicion, confirmed_suspicions, localise
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import Supernode
 from services.node_agent.network.probe_network import EmulatedProbeTransport
-from tests.matrixlink.fleet import Stack, a_request
+from tests.matrixlink.fleet import LinkStack, slice_request
 
 SUPERNODE = Supernode()
 PLAN = ProbePlan(SUPERNODE)
 ALL = SUPERNODE.nodes()
-CELL = ALL[:8]
+REPORTING_NODES = ALL[:8]
 
 
-class Fabric:
+class EmulatedFabric:
     """Hardware of all nodes, and what a round of probes over it finds."""
 
     def __init__(self):
@@ -50,15 +50,15 @@ class Fabric:
     def parts(self, first=100, rounds=2, reporting=ALL):
         """What that many rounds confirm."""
         reported = [self.round(first - back, reporting) for back in range(rounds)]
-        return {PLAN.names[each.part]: each.share for each in confirmed(reported)}
+        return {PLAN.names[each.part]: each.share for each in confirmed_suspicions(reported)}
 
 
 @pytest.fixture(scope="module")
 def fabric():
-    return Fabric()
+    return EmulatedFabric()
 
 
-def test_a_round_is_bounded_and_touches_every_path_once_from_each_side():
+def test_a_round_is_bounded_and_probes_every_path_once_from_each_side():
     assert PLAN.per_round == 112 + 16 + 1
     for number in (0, 1, 17):
         touched = Counter()
@@ -71,7 +71,7 @@ def test_a_round_is_bounded_and_touches_every_path_once_from_each_side():
         assert touched == dict.fromkeys(probed, 2)
 
 
-def test_a_probe_crosses_what_the_layout_has_between_its_ends():
+def test_a_probe_crosses_the_links_and_switches_of_the_layout():
     for number in (0, 5):
         for path in range(PLAN.per_round):
             source, target = ALL[7], PLAN.target(ALL[7], number, path)
@@ -85,7 +85,7 @@ def test_a_probe_crosses_what_the_layout_has_between_its_ends():
 
 
 @pytest.mark.parametrize("part", ["sn0-l2p3-k11", f"{ALL[7]}-l1p2", "sn0-c03-leaf1", f"{ALL[7]}.vpc", ALL[7]])
-def test_what_goes_with_a_part(part):
+def test_links_of_a_part(part):
     ends_there = [link.name for link in SUPERNODE.links() if part in link.ends and link.node is not None]
     assert sorted(PLAN.links_of(part)) == ([part] if "." in part else sorted(ends_there))
 
@@ -95,7 +95,7 @@ def test_every_node_is_probed_by_every_other_in_time():
     assert met == set(ALL) - {ALL[0]}
 
 
-def test_a_whole_fabric_is_not_suspected(fabric):
+def test_a_healthy_fabric_has_no_suspicions(fabric):
     fabric.apply_faults()
     assert fabric.round(3) == LocalisationResult(())
 
@@ -117,12 +117,12 @@ A, B = ALL[5], ALL[30]
         ("node-down", A, {}, A, 0.0),
     ],
 )
-def test_one_failed_part_is_named_alone(fabric, kind, target, parameters, part, share):
+def test_a_single_failed_part_is_localised(fabric, kind, target, parameters, part, share):
     fabric.apply_faults((kind, target, parameters))
     assert fabric.parts() == {part: pytest.approx(share)}
 
 
-def test_several_at_once_are_all_named(fabric):
+def test_several_failed_parts_are_localised(fabric):
     fabric.apply_faults(
         ("link-silent", A, {"port": "ub-p3-k11"}),
         ("link-slow", B, {"port": "ub-p3-k12", "share": 0.5}),
@@ -137,7 +137,7 @@ def test_several_at_once_are_all_named(fabric):
     }
 
 
-def test_random_single_links_are_never_mistaken(fabric):
+def test_random_single_links_are_localised_correctly(fabric):
     random = Random(5)
     ports = [link.port for link in SUPERNODE.links(A) if "cpu" not in link.port and "d2d" not in link.port]
     for _ in range(12):
@@ -150,7 +150,7 @@ def test_random_single_links_are_never_mistaken(fabric):
         assert fabric.parts(first) == {f"{node}.{port}": pytest.approx(share)}
 
 
-def test_few_witnesses_are_unsure_first_and_sure_after_another_round(fabric):
+def test_few_witnesses_need_another_round(fabric):
     """Only four of 48 nodes report: one round leaves several parts, crossing another round leaves one."""
     fabric.apply_faults(("link-silent", ALL[1], {"port": "ub-p3-k11"}))
     first = fabric.round(50, ALL[:4]).suspicions
@@ -158,16 +158,16 @@ def test_few_witnesses_are_unsure_first_and_sure_after_another_round(fabric):
     assert fabric.parts(50, 2, ALL[:4]) == {f"{ALL[1]}.ub-p3-k11": 0.0}
 
 
-def test_one_round_alone_confirms_nothing():
+def test_a_single_round_confirms_nothing():
     suspicion = Suspicion(frozenset({7}), 0.0, 2)
-    assert confirmed([LocalisationResult((suspicion,))]) == []
-    assert confirmed([LocalisationResult((suspicion,)), LocalisationResult(())]) == []
-    assert confirmed([LocalisationResult((suspicion,)), LocalisationResult((suspicion,))]) == [
+    assert confirmed_suspicions([LocalisationResult((suspicion,))]) == []
+    assert confirmed_suspicions([LocalisationResult((suspicion,)), LocalisationResult(())]) == []
+    assert confirmed_suspicions([LocalisationResult((suspicion,)), LocalisationResult((suspicion,))]) == [
         Suspicion(frozenset({7}), 0.0, 4)
     ]
 
 
-def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():
+def test_an_agent_reports_only_failures_not_explained_by_its_own_port():
     hardware = {name: EmulatedNode(NodeName(name)) for name in ALL}
     probing = AgentProbing(A, lambda: PLAN, EmulatedProbeTransport(hardware, SUPERNODE.spec), lambda now: now / 10)
     reported = probing.report(1_000.0, {})
@@ -190,7 +190,7 @@ async def rounds(stack, count):
         stack.clock.at += 10
 
 
-async def detected(stack, holds, within_s=DETECTED_WITHIN_S):
+async def await_detection(stack, holds, within_s=DETECTED_WITHIN_S):
     """Emulated seconds until it holds, looked at every second; fails past the limit."""
     started = stack.clock.at
     while not await holds():
@@ -209,15 +209,15 @@ async def link(stack, name):
 @pytest.mark.parametrize(
     ("faults", "name", "reason", "gbps"),
     [
-        ({CELL[1]: {"ub-p3-k11": 0.0}}, f"{CELL[1]}.ub-p3-k11", "ProbeLost", 0.0),
-        ({CELL[1]: {"ub-p3-k11": 0.4}}, f"{CELL[1]}.ub-p3-k11", "ProbeSlow", 11.2),
-        ({CELL[1]: {"rdma-npu5-die0": 0.0}}, f"{CELL[1]}.rdma-npu5-die0", "ProbeLost", 0.0),
+        ({REPORTING_NODES[1]: {"ub-p3-k11": 0.0}}, f"{REPORTING_NODES[1]}.ub-p3-k11", "ProbeLost", 0.0),
+        ({REPORTING_NODES[1]: {"ub-p3-k11": 0.4}}, f"{REPORTING_NODES[1]}.ub-p3-k11", "ProbeSlow", 11.2),
+        ({REPORTING_NODES[1]: {"rdma-npu5-die0": 0.0}}, f"{REPORTING_NODES[1]}.rdma-npu5-die0", "ProbeLost", 0.0),
     ],
 )
 async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faults, name, reason, gbps):
     plane = "rdma" if "rdma" in name else "ub"
-    stack = Stack(tmp_path, CELL)
-    await stack.active("a", a_request(plane, CELL))
+    stack = LinkStack(tmp_path, REPORTING_NODES)
+    await stack.active("a", slice_request(plane, REPORTING_NODES))
     await rounds(stack, 3)
     for node, silent in faults.items():
         stack.hardware[node].unreported_losses |= silent
@@ -227,7 +227,7 @@ async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faul
         assert current["reason"] in ("", reason)
         return current["gbps"] == pytest.approx(gbps)
 
-    await detected(stack, found)
+    await await_detection(stack, found)
     assert (await link(stack, name))["state"] == ("Down" if gbps == 0 else "Degraded")
     await stack.settle()
     assert (await stack.client.find_slice("a")).state == "Degraded"
@@ -241,17 +241,17 @@ async def test_a_silent_fault_is_found_routed_around_and_repaired(tmp_path, faul
     async def repaired():
         return (await link(stack, name))["state"] == "Up"
 
-    await detected(stack, repaired)
+    await await_detection(stack, repaired)
     await stack.settle()
     assert (await stack.client.find_slice("a")).state == "Active"
     assert (await stack.http.get("/v1/probes")).json()["atFault"] == {}
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 5])
-async def test_a_node_whose_clock_is_ahead_hides_no_fault(tmp_path, ahead):
-    stack = Stack(tmp_path, CELL)
-    stack.agents[CELL[7]].probing._round_at = lambda now: now / 10 + ahead
-    name = f"{CELL[1]}.ub-p3-k11"
+async def test_a_node_with_its_clock_ahead_does_not_hide_faults(tmp_path, ahead):
+    stack = LinkStack(tmp_path, REPORTING_NODES)
+    stack.agents[REPORTING_NODES[7]].probing._round_at = lambda now: now / 10 + ahead
+    name = f"{REPORTING_NODES[1]}.ub-p3-k11"
     await rounds(stack, 3)
     stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
 
@@ -264,21 +264,21 @@ async def test_a_node_whose_clock_is_ahead_hides_no_fault(tmp_path, ahead):
     async def repaired():
         return not await found()
 
-    await detected(stack, repaired)
+    await await_detection(stack, repaired)
 
 
-async def test_those_who_fell_silent_are_not_waited_for(tmp_path):
-    stack = Stack(tmp_path, CELL)
+async def test_silent_nodes_are_not_waited_for(tmp_path):
+    stack = LinkStack(tmp_path, REPORTING_NODES)
     await rounds(stack, 3)
     stack.silent |= set(CELL[3:])
     stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
     await rounds(stack, 6)
-    assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == [f"{CELL[1]}.ub-p3-k11"]
+    assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == [f"{REPORTING_NODES[1]}.ub-p3-k11"]
 
 
-async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
-    stack = Stack(tmp_path, CELL)
-    await stack.active("a", a_request("ub", CELL))
+async def test_a_silently_failed_chip_affects_a_port_of_every_node(tmp_path):
+    stack = LinkStack(tmp_path, REPORTING_NODES)
+    await stack.active("a", slice_request("ub", REPORTING_NODES))
     await rounds(stack, 3)
     for hardware in stack.hardware.values():
         hardware.unreported_losses["ub-p3-k11"] = 0.0
@@ -287,14 +287,14 @@ async def test_a_silent_chip_takes_its_port_from_every_node(tmp_path):
         below = (await stack.http.get("/v1/links?filter=state=Down")).json()["items"]
         return len(below) == len(ALL)
 
-    await detected(stack, found)
+    await await_detection(stack, found)
     assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == ["sn0-l2p3-k11"]
 
 
-async def test_a_cable_that_failed_before_its_chip_is_still_at_fault_when_the_chip_is_whole_again(tmp_path):
-    stack = Stack(tmp_path, CELL)
+async def test_a_cable_that_failed_before_its_chip_stays_faulty_after_the_chip_is_repaired(tmp_path):
+    stack = LinkStack(tmp_path, REPORTING_NODES)
     port, chip = "ub-p3-k11", "sn0-l2p3-k11"
-    name = f"{CELL[1]}.{port}"
+    name = f"{REPORTING_NODES[1]}.{port}"
 
     async def at_fault():
         return list((await stack.http.get("/v1/probes")).json()["atFault"])
@@ -315,8 +315,8 @@ async def test_a_cable_that_failed_before_its_chip_is_still_at_fault_when_the_ch
     assert await at_fault() == [name]
 
 
-async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
-    stack = Stack(tmp_path, CELL)
+async def test_findings_survive_a_restart_and_are_cleared(tmp_path):
+    stack = LinkStack(tmp_path, REPORTING_NODES)
     await rounds(stack, 3)
     stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
     name = f"{CELL[1]}.ub-p3-k11"
@@ -324,11 +324,11 @@ async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     async def found():
         return (await link(stack, name))["state"] == "Down"
 
-    await detected(stack, found)
+    await await_detection(stack, found)
     stack.database.close()
     stack.restart()
     assert await found()
-    assert stack.slice_controller().fabric.rate(CELL[1], "ub-p3-k11") == 0
+    assert stack.slice_controller().fabric.rate(REPORTING_NODES[1], "ub-p3-k11") == 0
     await rounds(stack, 3)
     assert await found()
     stack.hardware[CELL[1]].unreported_losses.clear()
@@ -336,15 +336,15 @@ async def test_what_was_found_outlives_a_restart_and_is_revoked(tmp_path):
     async def repaired():
         return not await found()
 
-    await detected(stack, repaired)
+    await await_detection(stack, repaired)
 
 
-async def test_a_dead_node_and_a_dark_port_are_no_silent_faults(tmp_path):
-    stack = Stack(tmp_path, CELL)
-    stack.hardware[CELL[2]].powered = False
-    stack.silent.add(CELL[2])
-    stack.hardware[CELL[3]].ports["ub-p1-k01"] = 0.0
+async def test_dead_nodes_and_reported_ports_are_not_silent_faults(tmp_path):
+    stack = LinkStack(tmp_path, REPORTING_NODES)
+    stack.hardware[REPORTING_NODES[2]].powered = False
+    stack.silent.add(REPORTING_NODES[2])
+    stack.hardware[REPORTING_NODES[3]].ports["ub-p1-k01"] = 0.0
     await rounds(stack, 6)
     assert (await stack.http.get("/v1/probes")).json()["atFault"] == {}
     below = (await stack.http.get("/v1/links?filter=state!=Up")).json()["items"]
-    assert [(each["name"], each["reason"]) for each in below] == [(f"{CELL[3]}.ub-p1-k01", "PortDown")]
+    assert [(each["name"], each["reason"]) for each in below] == [(f"{REPORTING_NODES[3]}.ub-p1-k01", "PortDown")]

@@ -8,7 +8,7 @@ import pytest
 import matrixlink
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
-from matrixlink.fabric.condition.planes import calibration, plane_models, taken
+from matrixlink.fabric.condition.planes import calibration, plane_models, used_value
 from matrixlink.model.slice_states import ACTIVE, FAILED, PROGRAMMING, REROUTING, SLICE_STATES, next_state
 from matrixresource.topology.graph import supernode_graph
 from matrixresource.topology.graph_queries import LATENCY, simple_graph
@@ -16,12 +16,12 @@ from matrixresource.topology.loading import load_spec
 from tests.upkeep.link_tables import BEGIN, END, printed
 
 
-def test_readme_shows_the_states_as_printed():
+def test_readme_shows_the_generated_states():
     page = (Path(matrixlink.__file__).parent / "README.md").read_text(encoding="utf-8")
     assert page.partition(BEGIN)[2].partition(END)[0].strip() == printed().strip()
 
 
-def test_every_state_has_a_way_out_and_only_withdrawn_is_the_end():
+def test_only_withdrawn_is_a_final_state():
     assert [state for state, after in SLICE_STATES.moves.items() if not after] == ["Withdrawn"]
 
 
@@ -37,7 +37,7 @@ def test_every_state_has_a_way_out_and_only_withdrawn_is_the_end():
         ("Degraded", 4, 0, True, ACTIVE),
     ],
 )
-def test_where_a_slice_stands(state, programmed, failed, whole, after):
+def test_next_state(state, programmed, failed, whole, after):
     assert next_state(state, programmed, 4, failed, whole) == after
     assert after in (state, *SLICE_STATES.moves[state])
 
@@ -50,7 +50,7 @@ def test_planes_are_those_of_the_spec():
     assert 0.8 < ub.payload_gbps / 196 < 0.9
 
 
-def test_the_links_of_a_path_take_as_long_as_was_measured_of_it():
+def test_link_latencies_of_a_path_add_up_to_the_measurement():
     """On the graph, by NetworkX: the entries of the calibration that are used, and the plane's own figure."""
     graph, here, measured = supernode_graph(load_spec()), "sn0-c00-n0", calibration()
     ends = {
@@ -63,16 +63,16 @@ def test_the_links_of_a_path_take_as_long_as_was_measured_of_it():
     for (plane, path), (a, b) in ends.items():
         links = simple_graph(graph, plane)
         assert nx.shortest_path_length(links, a, b, weight=LATENCY) == pytest.approx(
-            taken(measured, plane, "latency_us", path)
+            used_value(measured, plane, "latency_us", path)
         ), (plane, path)
     for plane, model in plane_models().items():
-        assert model.latency_us == taken(measured, str(plane), "latency_us", "inter-node")
+        assert model.latency_us == used_value(measured, str(plane), "latency_us", "inter-node")
 
 
-def test_calibration_names_sources_it_has_and_one_used_entry(tmp_path):
+def test_calibration_names_listed_sources_and_one_used_entry(tmp_path):
     document = calibration()
     for plane in Plane:
         for entry in document[plane]["latency_us"] + document[plane]["payload_gbps"]:
             assert entry["source"] or entry["mark"] == "ASSUMED"
     with pytest.raises(InvalidField):
-        taken(document, "ub", "latency_us", "through-the-wall")
+        used_value(document, "ub", "latency_us", "through-the-wall")

@@ -44,7 +44,7 @@ def test_a_healthy_plane_is_striped_evenly(fabric):
     assert routes.cut == ()
 
 
-def test_a_lost_cable_is_avoided_by_its_node_and_towards_it_and_by_nobody_else(fabric):
+def test_a_lost_cable_is_avoided_only_by_and_towards_its_node(fabric):
     fabric.set_ports(NODES[0], {"ub-p3-k11": 0.0})
     routes = choose_routes(fabric, Plane.UB, NODES)
     own, towards, among = (
@@ -55,14 +55,14 @@ def test_a_lost_cable_is_avoided_by_its_node_and_towards_it_and_by_nobody_else(f
     assert among[3, 11] == pytest.approx(1 / 112)
 
 
-def test_a_link_at_half_its_lanes_gets_half(fabric):
+def test_a_link_with_half_its_lanes_gets_half_the_weight(fabric):
     fabric.set_ports(NODES[0], {"ub-p3-k11": 14.0})
     own = weights(choose_routes(fabric, Plane.UB, NODES), NODES[0])
     assert own[3, 11] == pytest.approx(0.5 / 111.5)
     assert own[3, 10] == pytest.approx(1 / 111.5)
 
 
-def test_one_l2_chip_gone_costs_its_share_and_no_more(fabric):
+def test_a_lost_l2_chip_costs_exactly_its_share(fabric):
     for node in NODES:
         fabric.set_ports(node, {"ub-p3-k11": 0.0})
     routes = choose_routes(fabric, Plane.UB, NODES)
@@ -72,7 +72,7 @@ def test_one_l2_chip_gone_costs_its_share_and_no_more(fabric):
     assert all(not each.detours for each in routes.nodes.values())
 
 
-def test_one_l1_chip_gone_leaves_six_sub_planes(fabric):
+def test_a_lost_l1_chip_leaves_six_sub_planes(fabric):
     fabric.set_ports(
         NODES[0], {port: 0.0 for port in fabric.built if port.startswith("ub-p3-") or port.endswith("-p3")}
     )
@@ -89,7 +89,7 @@ def test_a_node_without_any_uplink_is_cut_off(fabric):
     assert routes.nodes[NODES[1]].detours == {NODES[0]: ()}
 
 
-def test_a_die_that_lost_a_port_takes_the_others(fabric):
+def test_a_die_with_a_lost_port_uses_the_others(fabric):
     fabric.set_ports(NODES[0], {"npu5-die1-p2": 0.0})
     routes = choose_routes(fabric, Plane.UB, NODES)
     assert [s.weight for s in routes.nodes[NODES[0]].detours["npu5-die1"]] == pytest.approx([1 / 6] * 6)
@@ -115,13 +115,13 @@ def test_rdma_uses_both_ports_of_an_npu_and_falls_back_on_one(fabric):
     assert need_of(fabric, Plane.RDMA)[f"{NODES[0]}.rdma-npu5-die1"] == 1.0
 
 
-def test_vpc_has_one_way_out(fabric):
+def test_vpc_has_one_port(fabric):
     assert need_of(fabric, Plane.VPC) == {f"{node}.vpc": 8.0 for node in NODES}
     fabric.set_ports(NODES[0], {"vpc": 0.0})
     assert choose_routes(fabric, Plane.VPC, NODES).cut == ((NODES[0], "*"),)
 
 
-def test_everything_repaired_gives_back_the_first_routes(fabric):
+def test_repairs_restore_the_original_routes(fabric):
     before = {plane: choose_routes(fabric, plane, NODES) for plane in Plane}
     fabric.set_ports(NODES[0], {"ub-p3-k11": 0.0, "rdma-npu5-die0": 0.0, "npu1-die0-p0": 7.0})
     assert choose_routes(fabric, Plane.UB, NODES) != before[Plane.UB]
@@ -134,7 +134,7 @@ lost = st.dictionaries(st.sampled_from(UPLINKS), st.sampled_from([0.0, 7.0, 14.0
 
 @settings(max_examples=15, deadline=None)
 @given(st.lists(lost, min_size=4, max_size=4), st.randoms(use_true_random=False))
-def test_what_is_booked_covers_any_traffic_within_the_floor(damage, random):
+def test_bookings_cover_any_traffic_within_the_floor(damage, random):
     """A node's traffic to its peers, split at random up to one GB/s per NPU, never asks more of an uplink than is
     booked on it, and never uses a link that is dead at either end."""
     fabric = Fabric([Supernode()])
@@ -166,7 +166,7 @@ def test_no_ub_route_leaves_a_supernode():
     assert set(choose_routes(fabric, Plane.UB, here + there).nodes[here[0]].detours) == set()
 
 
-def test_rdma_between_supernodes_takes_trunks_of_both_and_inside_a_cabinet_none():
+def test_rdma_uses_trunks_between_supernodes_but_not_within_a_cabinet():
     fabric = Fabric([Supernode("sn0"), Supernode("sn1")])
     need = need_of(fabric, Plane.RDMA, ["sn0-c00-n0", "sn1-c07-n3"])
     for cabinet in ("sn0-c00", "sn1-c07"):
@@ -175,7 +175,7 @@ def test_rdma_between_supernodes_takes_trunks_of_both_and_inside_a_cabinet_none(
     assert not any("leaf" in link for link in need_of(fabric, Plane.RDMA, ["sn0-c00-n0", "sn0-c00-n1"]))
 
 
-def test_a_lost_spine_is_avoided_between_cabinets_and_a_lost_leaf_sends_all_over_the_other_subnet(fabric):
+def test_a_lost_spine_is_avoided_and_a_lost_leaf_moves_traffic_to_the_other_subnet(fabric):
     one, other = NODES[0], NODES[3]
     fabric.set_ports("sn0-c00-leaf0", {"spine3": 0.0})
     detour = choose_routes(fabric, Plane.RDMA, [one, other]).nodes[one].detours[other]
@@ -191,7 +191,7 @@ def test_a_lost_spine_is_avoided_between_cabinets_and_a_lost_leaf_sends_all_over
     assert choose_routes(fabric, Plane.RDMA, [one, other]).cut == ((one, other),)
 
 
-def test_drained_links_are_avoided_like_dead_ones_and_carry_on_until_then(fabric):
+def test_drained_links_are_avoided_like_dead_ones_but_still_carry(fabric):
     fabric.set_drained({node: ["ub-p3-k11"] for node in NODES})
     assert fabric.rate(NODES[0], "ub-p3-k11") == fabric.capacity(f"{NODES[0]}.ub-p3-k11") == 28.0
     own = weights(choose_routes(fabric, Plane.UB, NODES), NODES[0])

@@ -43,7 +43,7 @@ def rates(graph: nx.MultiGraph) -> dict[str, np.ndarray]:
 
 @settings(max_examples=12, deadline=None)
 @given(changes(), changes())
-def test_link_arrays_are_the_graphs_edges(first, second):
+def test_link_arrays_equal_the_graphs_edges(first, second):
     fabric = Fabric([SN, Supernode("sn1", SN.spec)])
     for each in (first, second):
         fabric.set_topology(drawn(each))
@@ -60,7 +60,7 @@ def test_link_arrays_are_the_graphs_edges(first, second):
 
 @settings(max_examples=8, deadline=None)
 @given(changes(), changes())
-def test_forwarding_tables_followed_equal_tables_made_anew(first, second):
+def test_updated_forwarding_tables_equal_rebuilt_ones(first, second):
     fabric = Fabric([SN])
     traffic = UbTraffic(SN, fabric)
     for each in (first, second):
@@ -74,7 +74,7 @@ def test_forwarding_tables_followed_equal_tables_made_anew(first, second):
 
 @settings(max_examples=8, deadline=None)
 @given(changes())
-def test_every_probe_goes_where_the_graph_leads(found):
+def test_every_probe_follows_the_graph(found):
     supernode = drawn(found)
     graph, plan = supernode.model_graph(), ProbePlan(supernode)
     ends, expected = {link: {a, b} for a, b, link, _ in link_edges(graph)}, rates(graph)
@@ -93,7 +93,7 @@ def test_every_probe_goes_where_the_graph_leads(found):
 
 @settings(max_examples=12, deadline=None)
 @given(changes())
-def test_what_goes_with_a_switch_is_what_ends_there(found):
+def test_links_of_a_switch_are_those_that_end_there(found):
     supernode = drawn(found)
     fabric, graph = Fabric([supernode]), supernode.model_graph()
     for switch in supernode.l2_switches()[::9]:
@@ -103,7 +103,7 @@ def test_what_goes_with_a_switch_is_what_ends_there(found):
             assert named == links
 
 
-def test_a_cable_drawn_elsewhere_changes_routes_and_floors():
+def test_a_moved_cable_changes_routes_and_floors():
     moved = drawn([Deviation("CableMoved", "c00-n0.ub-p3-k11", "l2p3-k12")])
     fabric, members = Fabric([moved]), NODES[:4]
     regular = Fabric([SN])
@@ -116,7 +116,7 @@ def test_a_cable_drawn_elsewhere_changes_routes_and_floors():
     assert fabric.link_names(Plane.UB, members[0])[3 * 16 + 11] == f"{members[0]}.ub-p3-k11"
 
 
-def test_two_cables_exchanged_are_a_whole_node_with_other_names():
+def test_two_exchanged_cables_keep_a_node_undamaged():
     swapped = drawn(
         [
             Deviation("CableMoved", "c00-n0.ub-p3-k11", "l2p3-k12"),
@@ -131,7 +131,7 @@ def test_two_cables_exchanged_are_a_whole_node_with_other_names():
     assert fabric.place(NODES[0], "ub-p3-k11") == (Plane.UB, 3 * 16 + 12)
 
 
-def test_supernodes_that_are_alike_share_one_compiled_form():
+def test_equal_supernodes_share_one_compiled_plan():
     names = [f"sn{number}" for number in range(432)]
     machines = [Supernode(name) for name in names]
     assert len({id(each.topology) for each in machines}) == 1

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
 from tests.clocks import FixedClock
-from tests.matrixlink.fleet import NODES, a_request
+from tests.matrixlink.fleet import NODES, slice_request
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line
 
 
@@ -30,7 +30,7 @@ def test_what_if_tells_floors_and_says_with_its_exit_code_whether_they_hold(
 ) -> None:
     code, text = run_line(capsys, "what-if --fail sn0-l2p3-k11")
     assert (code, "every floor holds" in text, "no slice is affected" in text) == (0, True, True)
-    request = a_request(members=NODES[:2], floor_gbps_per_npu=392.0)
+    request = slice_request(members=NODES[:2], floor_gbps_per_npu=392.0)
     assert link.put("/v1/slices/a-ub", json=request.wire()).status_code == 200
     code, text = run_line(capsys, "what-if --fail sn0-l2p3-k11 --drain sn0-c00-n0.ub-p2")
     assert (code, "floors would break" in text, "a-ub" in text) == (1, True, True)
@@ -45,7 +45,7 @@ def test_drains_on_the_command_line(link: TestClient, capsys: pytest.CaptureFixt
     assert (code, text) == (0, "d1 is Draining: 64 ports; no route crosses it\n")
     code, text = run_line(capsys, "get drains")
     assert (code, "optics" in text) == (0, True)
-    request = a_request(members=NODES[:2], floor_gbps_per_npu=300.0)
+    request = slice_request(members=NODES[:2], floor_gbps_per_npu=300.0)
     assert link.put("/v1/slices/a-ub", json=request.wire()).status_code == 200
     code, text = run_line(capsys, "drain put d2 sn0-ub-p5 sn0-ub-p6")
     assert (code, "InsufficientBandwidth" in text) == (1, True)

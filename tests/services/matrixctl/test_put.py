@@ -10,7 +10,7 @@ import pytest
 import yaml
 from starlette.testclient import TestClient
 
-from tests.matrixlink.fleet import NODES, Stack, a_request
+from tests.matrixlink.fleet import NODES, LinkStack, slice_request
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised, run_matrixctl
 
 
@@ -19,11 +19,11 @@ class CliHarness:
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self.monkeypatch, self.capsys = monkeypatch, capsys
-        stack = Stack(folder)
+        stack = LinkStack(folder)
 
         async def furnish() -> None:
-            await stack.active("a-ub", a_request(members=NODES[:2]))
-            await stack.active("blue/b-ub", a_request(members=NODES[2:], instance="b", project="blue"))
+            await stack.active("a-ub", slice_request(members=NODES[:2]))
+            await stack.active("blue/b-ub", slice_request(members=NODES[2:], instance="b", project="blue"))
 
         asyncio.run(furnish())
         connect_matrixctl(monkeypatch, {"link": TestClient(stack.app)})

@@ -18,8 +18,8 @@ from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.main import all_routes
 from services.node_agent.network.traffic_patterns import Load
-from tests.matrixlink.fleet import NODES, Stack
-from tests.matrixlink.test_emulated_traffic import a_table
+from tests.matrixlink.fleet import NODES, LinkStack
+from tests.matrixlink.test_emulated_traffic import make_table
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
@@ -43,12 +43,12 @@ class CliHarness:
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
-        self.stack = Stack(folder)
+        self.stack = LinkStack(folder)
         asyncio.run(self._ring())
         self.memory = InMemoryFleetStore()
         self.fleet = Fleet([NodeName(name) for name in NODES], self.memory, self.stack.clock, 1)
         for name, node in self.fleet.nodes.items():
-            node.tables["a-vpc"] = a_table(str(name), "vpc")
+            node.tables["a-vpc"] = make_table(str(name), "vpc")
         app = create_app("agents", "Emulated nodes", all_routes(self.fleet, folder), ACCESS)
         self.clients = {"link": TestClient(self.stack.app), "agents": TestClient(app)}
 

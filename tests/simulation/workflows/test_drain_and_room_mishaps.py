@@ -22,7 +22,7 @@ from matrixresource.contract.defragmentations import DefragmentationRequest
 from matrixresource.defragmentation import workflows as rooms
 from matrixresource.store.tables import NodeRow
 from services.link import controllers as link_controllers
-from tests.matrixlink.test_drains import uses
+from tests.matrixlink.test_drains import uses_port
 from tests.simulation.workflows.test_workflow_upgrades import RELEASES, Halt
 from tests.simulation.workflows.workflow_mishaps import ENDING, MISHAPS, Mishaps
 from tests.small_stack import SmallStack
@@ -80,7 +80,7 @@ async def as_the_drains_say(stack: Stack) -> None:
     members = [member.node for member in (await stack.active("one", 4)).members]
     members_of = SimpleNamespace(agents={node: stack.fleet.agent("link", node) for node in members})
     for name, chip in CHIPS.items():
-        users = uses(members_of, f"ub-{chip.split('-')[1][2:]}-k11", "one-ub")
+        users = uses_port(members_of, f"ub-{chip.split('-')[1][2:]}-k11", "one-ub")
         assert len(users) == (0 if chip in out else len(members)), (name, users)
 
 
