@@ -34,7 +34,7 @@ class LinkClient(ServiceClient):
     async def knows_switch(self, name: str) -> bool:
         return bool(await list_all(self._http, "/v1/switches", filter=f"name={name}"))
 
-    async def what_if_drained(self, elements: list[str]) -> WhatIfView:
+    async def evaluate_drain(self, elements: list[str]) -> WhatIfView:
         """The effect on slices of draining these elements; nothing is changed."""
         return await self._ask(WhatIfView, "POST", "/v1/what-ifs", {"drain": elements})
 

@@ -86,7 +86,7 @@ class _LevelFilling(Filling):
             return
         self._set_active(f, awake=True)
         for link in self.path[f]:
-            heapq.heappush(self.heap, (self._level(link, level), self.LINK, link))
+            heapq.heappush(self.heap, (self._fill_level(link, level), self.LINK, link))
 
     def _fix(self, f: int, rate: Number) -> None:
         if not self.rising[f]:

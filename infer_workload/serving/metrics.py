@@ -18,7 +18,7 @@ from matrixcommon.telemetry.metric import Kind, Label, Metric, Stability
 
 DEPLOYMENTS_MAX = 256
 """Only the first so many deployments by name have series."""
-DEPLOYMENT = Label("model_name", "deployment that serves the model", at_most=DEPLOYMENTS_MAX)
+DEPLOYMENT = Label("model_name", "deployment that serves the model", values_max=DEPLOYMENTS_MAX)
 
 
 def _vllm(name: str, kind: Kind, unit: str, description: str, stability: Stability = "stable") -> Metric:
@@ -86,9 +86,9 @@ POSITION = Metric(
 CACHE = Metric(
     "vllm:cache_config_info", "gauge", "1", "KV cache of the decode pool.",
     (
-        DEPLOYMENT, Label("block_size", "tokens per block", at_most=DEPLOYMENTS_MAX),
-        Label("num_gpu_blocks", "number of blocks", at_most=DEPLOYMENTS_MAX),
-        Label("cache_dtype", "bits per value", at_most=8),
+        DEPLOYMENT, Label("block_size", "tokens per block", values_max=DEPLOYMENTS_MAX),
+        Label("num_gpu_blocks", "number of blocks", values_max=DEPLOYMENTS_MAX),
+        Label("cache_dtype", "bits per value", values_max=8),
     ),
     together=DEPLOYMENT,
 )  # fmt: skip

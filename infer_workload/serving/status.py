@@ -61,7 +61,7 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
 def stuck_deployments(store: InferStore, now: float) -> list[StuckView]:
     """Deployments that have been loading, or rebuilding ranks, past the deadline of their state; by name."""
     with store.records.reading() as session:
-        late = [row for row in store.deployments(session) if row.overdue(now)]
+        late = [row for row in store.deployments(session) if row.is_overdue(now)]
         return [row.overdue_view(now, _why(row)) for row in late]
 
 

@@ -87,7 +87,7 @@ class Principal:
     def sees(self, project: str | None) -> bool:
         return self.everywhere or project == self.project
 
-    def reports_for(self, node: str) -> bool:
+    def may_report_for(self, node: str) -> bool:
         """Whether it may report for this node."""
         return self.role == "admin" or (self.role == "agent" and bool(self.nodes) and fnmatchcase(node, self.nodes))
 
@@ -161,7 +161,7 @@ class Caller:
         return self.principal.sees(project)
 
     @property
-    def sees_all(self) -> bool:
+    def can_see_all(self) -> bool:
         agent = self.principal.role == "agent" and self.principal.nodes != "*"
         return self.named is None and self.principal.everywhere and not agent
 
@@ -181,7 +181,7 @@ class Caller:
             project = named
         return key, body.in_project(project)
 
-    def answers_each(
+    def answer_reports(
         self,
         reports: Sequence[Any],
         take: Callable[[list[Any]], Sequence[Answer]],
@@ -197,7 +197,7 @@ class Caller:
         ]
 
     def _refusal(self, report: Any) -> tuple[str, str] | None:
-        if not self.principal.reports_for(report.node):
+        if not self.principal.may_report_for(report.node):
             return "Forbidden", f"this token does not speak for {report.node}"
         return ("InvalidField", report.message) if isinstance(report, UnreadableReport) else None
 

@@ -37,14 +37,15 @@ PLAIN_LIST_QUERY = re.compile(rb"pageSize=(1000|[1-9][0-9]{0,2})(?:&filter=[-\w.
 @dataclass(frozen=True)
 class FastRoute:
     """`handler` answers `method` on `path`. `key`: its parameter for the key of the resource named after the path, ""
-    for none. `body`: its parameter for the body, and the body's model. `of_projects`: the query may name a project."""
+    for none. `body`: its parameter for the body, and the body's model. `takes_project`: the query may name a project.
+    """
 
     method: str
     path: str
     key: str
     body: tuple[str, type[ApiModel]] | None
     handler: Callable[..., Awaitable[Response]]
-    of_projects: bool
+    takes_project: bool
 
 
 class FastRouter(APIRouter):
@@ -54,10 +55,10 @@ class FastRouter(APIRouter):
         parameters = QueryParameters()
         guard = Guard(parameters.refuse_unknown, parameters.refuse_unread_body, refuse_unstorable_text)
         super().__init__(prefix=prefix, dependencies=[Depends(guard)], route_class=DeferredRoute)
-        self.hot_routes: list[FastRoute] = []
-        self.hot_lookups: dict[str, Callable[[str], Response]] = {}
+        self.fast_routes: list[FastRoute] = []
+        self.fast_lookups: dict[str, Callable[[str], Response]] = {}
         """By the path before the name: the function that answers for a key."""
-        self.hot_lists: dict[str, Callable[[ListParams], Response]] = {}
+        self.fast_lists: dict[str, Callable[[ListParams], Response]] = {}
         """By path: the function that answers with a page."""
 
 
@@ -69,12 +70,12 @@ class FastPath:
         self._lookups: dict[str, tuple[Callable[[str], Response], Rule]] = {}
         self._lists: dict[str, tuple[Callable[[ListParams], Response], Rule]] = {}
         for router in (each for each in routers if isinstance(each, FastRouter)):
-            for each in router.hot_routes:
+            for each in router.fast_routes:
                 rule = _rule(rules, each.method, each.path + "{name}" if each.key else each.path)
                 self._routes[each.method, each.path] = each, rule
-            for path, show in router.hot_lookups.items():
+            for path, show in router.fast_lookups.items():
                 self._lookups[path] = show, _rule(rules, "GET", path + "{name}")
-            for path, show_page in router.hot_lists.items():
+            for path, show_page in router.fast_lists.items():
                 self._lists[path] = show_page, _rule(rules, "GET", path)
 
     def find(
@@ -89,7 +90,7 @@ class FastPath:
         if found is None or cut == len(path):
             return None
         route, rule = found
-        if query and not (route.of_projects and PROJECT_ONLY_QUERY.fullmatch(query)):
+        if query and not (route.takes_project and PROJECT_ONLY_QUERY.fullmatch(query)):
             return None
         if (not route.key and "if-match" in headers) or "if-none-match" in headers or "\0" in path:
             return None

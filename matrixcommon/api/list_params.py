@@ -33,7 +33,7 @@ class ListParams:
     caller: Caller | None = None
     terms: tuple[Term, ...] = ()
     """The terms of the filter."""
-    unchecked: tuple[tuple[str, str], ...] = ()
+    undeclared_fields: tuple[tuple[str, str], ...] = ()
     """(parameter, field) of the filter and the order, where the kind declares no view to check them against."""
     path: str = ""
     query: tuple[tuple[str, str], ...] = ()
@@ -55,7 +55,7 @@ class ListParams:
         """Whether there is a filter."""
         return self.matches is not match_all
 
-    def refuse_pages(self) -> None:
+    def refuse_paging(self) -> None:
         """Raises InvalidField if a watch was sent parameters that only pages have."""
         for name, _ in self.query:
             if name in ("pageSize", "pageToken", "orderBy"):
@@ -68,10 +68,10 @@ class ListParams:
         return hashlib.sha256(repr((self.path, decides)).encode()).hexdigest()[:12]
 
     @property
-    def shows_all(self) -> bool:
-        return not self.selects and (self.caller is None or self.caller.sees_all)
+    def selects_all(self) -> bool:
+        return not self.selects and (self.caller is None or self.caller.can_see_all)
 
-    def narrowed(self, **fields: str | None) -> ListParams:
+    def restricted_to(self, **fields: str | None) -> ListParams:
         """The same query, restricted to resources whose `fields` have these values; None does not restrict."""
         terms = self.terms + tuple(([name], value, False) for name, value in fields.items() if value is not None)
         return replace(self, terms=terms, matches=predicate(terms))
@@ -81,7 +81,7 @@ def _is_visible(caller: Caller, item: dict[str, Any]) -> bool:
     """Whether lists show this item to the caller."""
     scope, project = caller.rule.scope, item.get("project")
     if scope is Scope.NODE and caller.principal.role == "agent":
-        return caller.principal.reports_for(item.get("node") or item["name"])
+        return caller.principal.may_report_for(item.get("node") or item["name"])
     if scope is Scope.SHARED:
         return any(caller.sees(owner) for owner in item["projects"])
     if scope is Scope.MIXED:

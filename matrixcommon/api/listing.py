@@ -74,7 +74,7 @@ def list_or_watch(
     every bookmark, and sends the differences. They have no journal, so a watch can only resume from the present.
     """
     if params.watch and records is not None:
-        params.refuse_pages()
+        params.refuse_paging()
         events = derived_changes(params, records, views)
         if row is not None:
             events = changes_of_kind(params, records, row.kind, views)
@@ -94,7 +94,7 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
     that no item is skipped if earlier ones are deleted meanwhile. Raises NotYetSupported for a watch."""
     if params.watch:
         raise NotYetSupported("this cannot be watched; list it again", field="watch")
-    for parameter, asked in params.unchecked:
+    for parameter, asked in params.undeclared_fields:
         if items and not any(asked in item for item in items):
             raise InvalidField(f"there is no field {asked[:40]!r}", field=parameter)
     order = [(path.split("."), backwards) for path, backwards in order_fields(params.order_by)]

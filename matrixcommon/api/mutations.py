@@ -50,7 +50,7 @@ class Mutations:
             if row is None or if_match is None:
                 return verb()
             # In one group even if nothing else waits, so that no other replica changes anything in between.
-            with nullcontext() if self._records.deciding else self._records.group_transaction():
+            with nullcontext() if self._records.in_transaction else self._records.group_transaction():
                 self.check(row, if_match, ensures)
                 return verb()
 

@@ -129,7 +129,7 @@ class KindRoutes:
         described = {"name": f"list_{self._noun}", "responses": page_responses(self._kind.view)}
         self._add("LIST", handler, **{**described, **options})
         _, path = self._kind.route("LIST")
-        self._router.hot_lists[path] = lambda params: list_page(params, self._records, views_for(params))
+        self._router.fast_lists[path] = lambda params: list_page(params, self._records, views_for(params))
 
     def get(self, view: Callable[[Any], ApiModel] | None = None, **options: Any) -> None:
         """The route that returns one resource: the row's view, or what `view` makes from the key; without rows and
@@ -146,7 +146,7 @@ class KindRoutes:
         self._add("GET", handler, **{"name": name, "response_model": self._kind.view, **options})
         if self._kind.scope in (Scope.PROJECT, Scope.SHARED):  # the name determines the key; no other parameters
             _, path = self._kind.route("GET", "")
-            self._router.hot_lookups[path] = shown
+            self._router.fast_lookups[path] = shown
 
     def ask(self, verb: str, **options: Any) -> Callable[[Action], Action]:
         """A decorator for a handler that changes nothing and is called by FastAPI directly."""
@@ -224,7 +224,7 @@ class KindRoutes:
             key = "" if verb == "CREATE" else own[0].name
             body = next((each for each in own if _is_model(each.annotation)), None)
             kind = self._kind
-            of_row = row or (self._of_kind if key and kind.row is not None else None)
+            of_row = row or (self._row_key if key and kind.row is not None else None)
             status, described = _response_options(signature.return_annotation)
             status = options.get("status_code", status)
 
@@ -286,7 +286,7 @@ class KindRoutes:
             if fast:
                 method, path = kind.route(verb, "")
                 sent = (body.name, body.annotation) if body is not None else None
-                self._router.hot_routes.append(FastRoute(method, path, key, sent, handle, bool(self._projects(verb))))
+                self._router.fast_routes.append(FastRoute(method, path, key, sent, handle, bool(self._projects(verb))))
             return action
 
         return declare
@@ -313,7 +313,7 @@ class KindRoutes:
             lambda: action(**given), validate_only=validate_only, row=row, if_match=if_match, ensures=ensures
         )
 
-    def _of_kind(self, key: str) -> RowKey:
+    def _row_key(self, key: str) -> RowKey:
         assert self._kind.row is not None
         return self._kind.row, key
 

@@ -30,7 +30,7 @@ class Selection:
         """The resources that the reader certainly has."""
         self._known_after = 0
         """For changes after this number it is certain that the reader has only the resources in `_has`."""
-        self._met: set[Identity] = set()
+        self._settled: set[Identity] = set()
         """Resources with a change up to that number, about which the reader's state is certain since then."""
 
     def add(self, body: dict[str, Any]) -> None:
@@ -51,9 +51,9 @@ class Selection:
         item = json.loads(change.body)
         identity = _identity(item)
         seen = self._params.seen(item)
-        had = self._had(identity, change.rv)
+        had = self._was_sent(identity, change.rv)
         if change.rv <= self._known_after:
-            self._met.add(identity)
+            self._settled.add(identity)
         if seen is not None and change.type != "DELETED" and self._params.matches(seen):
             self._has.add(identity)
             return change.type if had is None else "MODIFIED" if had else "ADDED", seen
@@ -62,11 +62,11 @@ class Selection:
             return "DELETED", seen or {"project": identity[0], "name": identity[1]}
         return None
 
-    def _had(self, identity: Identity, rv: int) -> bool | None:
+    def _was_sent(self, identity: Identity, rv: int) -> bool | None:
         """Whether the reader had the resource before the change of that number; None if unknown."""
         if identity in self._has:
             return True
-        return False if rv > self._known_after or identity in self._met else None
+        return False if rv > self._known_after or identity in self._settled else None
 
 
 def version_of(view: Any) -> int:

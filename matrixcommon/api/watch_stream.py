@@ -86,7 +86,7 @@ def _initial_events(params: ListParams, views: Iterable[Any], rv: int, selection
 
 def _change_events(params: ListParams, changes: Iterable[Change], selection: Selection | None) -> Iterator[bytes]:
     for change in changes:
-        if params.shows_all:
+        if params.selects_all:
             yield event(change.type, change.rv, change.body)
         elif selection is not None:
             if (selected := selection.event_for(change)) is not None:

@@ -86,16 +86,16 @@ class StackClock:
         self._stamp: tuple[int, int, int] | None = None
         self._timeline = read_timeline(file)
         self._read_at = -math.inf
-        self._naps: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sleepers] = WeakKeyDictionary()
+        self._sleepers_by_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Sleepers] = WeakKeyDictionary()
 
     def timeline(self, wall_s: float) -> Timeline:
         """The timeline at the present wall time `wall_s`, read again if it is older than `READ_PERIOD_WALL_S`."""
         if not 0 <= wall_s - self._read_at < READ_PERIOD_WALL_S:
-            self.look()
+            self.refresh()
             self._read_at = wall_s
         return self._timeline
 
-    def look(self) -> bool:
+    def refresh(self) -> bool:
         """Read the file if it has changed, and return whether it had. If it is damaged or missing, time continues as
         before."""
         with suppress(OSError, ClockUnreadable):
@@ -147,22 +147,22 @@ class StackClock:
         due_s = self.now() + seconds
         await asyncio.sleep(0)
         while (left_s := due_s - self.now()) > TOLERANCE_S:
-            await self._here().nap(lambda left_s=left_s: self.wall_s(left_s))  # type: ignore[misc]
+            await self._sleepers().sleep(lambda left_s=left_s: self.wall_s(left_s))  # type: ignore[misc]
 
     async def changed(self) -> None:
         before = self.changes
         while self.changes == before:
-            await self._here().nap(self._until_next_change)
+            await self._sleepers().sleep(self._until_next_change)
 
     def _until_next_change(self) -> float:
         wall_s = time.time()
         return self.timeline(wall_s).next_change(wall_s) - wall_s
 
-    def _here(self) -> _Sleepers:
+    def _sleepers(self) -> _Sleepers:
         loop = asyncio.get_running_loop()
-        found = self._naps.get(loop)
+        found = self._sleepers_by_loop.get(loop)
         if found is None:
-            found = self._naps[loop] = _Sleepers(self, loop)
+            found = self._sleepers_by_loop[loop] = _Sleepers(self, loop)
         return found
 
 
@@ -176,7 +176,7 @@ class _Sleepers:
         self._seen = clock._timeline
         self._watching = False
 
-    async def nap(self, wall_s: Callable[[], float]) -> None:
+    async def sleep(self, wall_s: Callable[[], float]) -> None:
         """Sleep until that many wall seconds have passed or the file has changed."""
         sleeper = self._loop.create_future()
         handle = self._loop.call_later(min(max(0.0, wall_s()), SLEEP_WALL_S_MAX), _wake, sleeper)

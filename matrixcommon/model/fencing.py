@@ -31,7 +31,7 @@ class Fence:
     def token(self) -> str:
         return f"{self.name}/{self.generation}"
 
-    def stale(self, newest: int) -> StaleLeader:
+    def stale_error(self, newest: int) -> StaleLeader:
         """The refusal to use when a leader of generation `newest` is known."""
         return StaleLeader(
             f"{self.name} of generation {self.generation} no longer leads: generation {newest} has taken over",

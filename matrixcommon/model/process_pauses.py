@@ -16,34 +16,34 @@ LATE_PERIODS = 2.0
 
 
 class ProcessPauses:
-    """`period_s`: how often `beat` is normally called (emulated seconds, at the present speed); if infinite, no pause
-    is detected."""
+    """`period_s`: how often `record_beat` is normally called (emulated seconds, at the present speed); if infinite, no
+    pause is detected."""
 
     def __init__(self, clock: Clock, period_s: Seconds = math.inf) -> None:
         self._clock = clock
         self._period_s = period_s
-        self._beat_at = math.inf
-        self._before_s = 0.0
+        self._last_beat_at = math.inf
+        self._recorded_s = 0.0
         self._adapted_s = clock.adapting_s
         self.stalled = False
         """Whether the last beat came late."""
 
-    def beat(self) -> float:
+    def record_beat(self) -> float:
         """Return for how long nobody could be heard since the last beat: its lateness plus the time that followed a
         change of speed, or 0."""
         late_s = self._late_s()
-        self._before_s += late_s
+        self._recorded_s += late_s
         self.stalled = late_s > self._clock.adapting_s - self._adapted_s
-        self._beat_at = self._clock.now()
+        self._last_beat_at = self._clock.now()
         self._adapted_s = self._clock.adapting_s
         return late_s
 
     @property
     def total_s(self) -> float:
         """All pauses so far, including one that has just ended and that no beat has noticed yet."""
-        return self._before_s + self._late_s()
+        return self._recorded_s + self._late_s()
 
     def _late_s(self) -> float:
         adapting_s = self._clock.adapting_s - self._adapted_s
-        since_s = self._clock.now() - self._beat_at - adapting_s
+        since_s = self._clock.now() - self._last_beat_at - adapting_s
         return adapting_s + max(0.0, since_s - LATE_PERIODS * resolve_seconds(self._period_s))

@@ -88,7 +88,7 @@ class ApiModel(BaseModel):
         return schema
 
     @classmethod
-    def bare_schema(cls) -> dict[str, Any]:
+    def schema_without_prose(cls) -> dict[str, Any]:
         """The JSON schema without descriptions and examples, which do not affect what is accepted; for telling versions
         of the schema apart."""
         return cast(dict[str, Any], _strip_prose(cls.model_json_schema()))

@@ -41,12 +41,12 @@ class Timeline:
         return cls((SpeedChange(wall_s, emulated_s, speed),))
 
     @cached_property
-    def _walls(self) -> list[float]:
+    def _change_times(self) -> list[float]:
         return [each.wall_s for each in self.changes]
 
     def at(self, wall_s: float) -> SpeedChange:
         """The change in force at a wall time."""
-        return self.changes[max(0, bisect_right(self._walls, wall_s) - 1)]
+        return self.changes[max(0, bisect_right(self._change_times, wall_s) - 1)]
 
     def emulated(self, wall_s: float) -> float:
         now = self.at(wall_s)
@@ -62,12 +62,12 @@ class Timeline:
 
     def count(self, wall_s: float) -> int:
         """How many changes are in force by then."""
-        return bisect_right(self._walls, wall_s)
+        return bisect_right(self._change_times, wall_s)
 
     def next_change(self, wall_s: float) -> float:
         """The wall time of the next change; infinity if none is planned."""
-        later = bisect_right(self._walls, wall_s)
-        return self._walls[later] if later < len(self._walls) else math.inf
+        later = bisect_right(self._change_times, wall_s)
+        return self._change_times[later] if later < len(self._change_times) else math.inf
 
     def wall(self, emulated_s: float, since_wall_s: float) -> float:
         """The first wall time, not before `since_wall_s`, at which emulated time reaches `emulated_s`; infinity if time
@@ -106,7 +106,7 @@ class Timeline:
         first = self.changes[0]
         total = first.emulated_s / max(seconds, floor_wall_s * first.speed)
         for number, change in enumerate(self.changes):
-            end = self._walls[number + 1] if number + 1 < len(self._walls) else math.inf
+            end = self._change_times[number + 1] if number + 1 < len(self._change_times) else math.inf
             end = min(end, wall_s)
             if number and end <= change.wall_s:
                 break

@@ -61,7 +61,7 @@ class PendingWrites:
         """Delete a row."""
         self._rows.setdefault((table, key), Write(True, {})).values = None
 
-    def carry_out(self, connection: Connection) -> None:
+    def execute(self, connection: Connection) -> None:
         """Execute the writes. Raises RowMissing if a row to be changed or deleted does not exist."""
         steps: dict[Verb, list[Row]] = defaultdict(list)
         for (table, key), row in self._rows.items():

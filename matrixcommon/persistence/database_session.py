@@ -63,7 +63,7 @@ class Database:
     ) -> None:
         self._sessions = sessions
         self.shared = shared
-        self._look_period_wall_s = POLL_PERIOD_WALL_S if shared else math.inf
+        self._poll_period_wall_s = POLL_PERIOD_WALL_S if shared else math.inf
         self._metadata = metadata
         self._journal = ChangeLog(sessions, metadata)
         self._own = OwnChanges()
@@ -74,11 +74,11 @@ class Database:
         """Where long searches run; None: in the event loop's default executor."""
         self._look = -math.inf, 0
         self._keeps: dict[type, CachedTable] = {}
-        self._warm: tuple[TableCache, int] | None = None
+        self._warm_cache: tuple[TableCache, int] | None = None
         """The cached tables, and the number of the newest change in them."""
         self._nothing: dict[Callable[..., Any], int] = {}
         """By query of `found`, the number of the newest change when it last returned nothing."""
-        self._remembered: dict[Hashable, tuple[int, Any]] = {}
+        self._cached_results: dict[Hashable, tuple[int, Any]] = {}
         """By query of `remembered`, the number of the newest change before the answer, and the answer."""
         self._group: GroupTransaction | None = None
         self.before_commit: list[CommitHook] = []
@@ -86,7 +86,7 @@ class Database:
         change."""
         self.after_commit: list[Callable[[int], None]] = []
         """Called after a commit with the number of its newest change."""
-        self.at_end: list[Callable[[bool], None]] = []
+        self.after_transaction: list[Callable[[bool], None]] = []
         """Called at the end of every transaction or group with whether it was committed. Must not raise."""
 
     @property
@@ -97,7 +97,7 @@ class Database:
         """Cache these tables in memory across transactions. From now on every transaction takes the journal's lock at
         its start, so that other replicas cannot change what it has cached before it ends."""
         self._keeps |= {each.kind: each for each in keeps}
-        self._warm = None
+        self._warm_cache = None
 
     @contextmanager
     def transaction(self, dry: bool = False) -> Iterator[CachingSession]:
@@ -108,7 +108,7 @@ class Database:
         if dry:
             if self._group is not None:
                 raise RuntimeError("a dry transaction cannot be part of a group")
-            with self._dry() as session:
+            with self._dry_run_session() as session:
                 yield session
         elif self._group is not None:
             with self._group.unit() as session:
@@ -132,7 +132,7 @@ class Database:
             try:
                 yield group
             except BaseException:
-                if self._keeps and group.untouched:  # a refusal: the cached tables are still valid
+                if self._keeps and group.is_unchanged:  # a refusal: the cached tables are still valid
                     group.undo()
                     with suppress(SQLAlchemyError):
                         self._commit(group)
@@ -147,7 +147,7 @@ class Database:
             session.close()
             if not group.committed:
                 group.undo()
-            for ended in self.at_end:
+            for ended in self.after_transaction:
                 ended(group.committed)
         if wrote:
             for done in self.after_commit:
@@ -179,7 +179,7 @@ class Database:
             self._group.undone.append(undo)
 
     @property
-    def deciding(self) -> bool:
+    def in_transaction(self) -> bool:
         """Whether a transaction or group is in progress, whose decisions may never be committed."""
         return self._group is not None
 
@@ -196,7 +196,7 @@ class Database:
     # ---- sessions
 
     @contextmanager
-    def _dry(self) -> Iterator[CachingSession]:
+    def _dry_run_session(self) -> Iterator[CachingSession]:
         with self._sessions() as session:
             if self._keeps:
                 session.info["newest"] = self._journal.lock(session)
@@ -217,8 +217,8 @@ class Database:
             group.lock()
         if self._keeps:
             group.session.info["newest"] = newest = group.lock()
-            cache, known = self._warm or (None, None)
-            self._warm = None
+            cache, known = self._warm_cache or (None, None)
+            self._warm_cache = None
             group.session.cache = cache if known == newest else TableCache(self._keeps.values(), group.session)
 
     def _commit(self, group: GroupTransaction) -> None:
@@ -226,7 +226,7 @@ class Database:
         group.session.commit()
         group.committed = True
         if group.session.cache is not None:
-            self._warm = group.session.cache, group.newest
+            self._warm_cache = group.session.cache, group.newest
         if group.before is not None and group.newest > group.before:
             self._own.record(group.before, group.newest, group.entries)
 
@@ -246,7 +246,7 @@ class Database:
 
         `ask` must compare equal from call to call, and its answer may depend only on rows of that kind, not on time.
         """
-        asked = self._asked_since(kind, self._nothing.get(ask), ask)
+        asked = self._query_if_changed(kind, self._nothing.get(ask), ask)
         if asked is None:
             return []
         newest, answer = asked
@@ -261,18 +261,18 @@ class Database:
 
         `asked` is the cache key. The answer of `ask` may depend only on rows of that kind, not on time.
         """
-        known = self._remembered.pop((kind, asked), None)
-        now = self._asked_since(kind, None if known is None else known[0], ask) or known
+        known = self._cached_results.pop((kind, asked), None)
+        now = self._query_if_changed(kind, None if known is None else known[0], ask) or known
         assert now is not None
         _, answer = now
         if isinstance(answer, Sized) and len(answer) > CACHED_RESULT_LENGTH_MAX:
             return cast(T, answer)
-        if len(self._remembered) >= CACHED_RESULTS_MAX:
-            del self._remembered[next(iter(self._remembered))]
-        self._remembered[kind, asked] = now  # now the last to be evicted
+        if len(self._cached_results) >= CACHED_RESULTS_MAX:
+            del self._cached_results[next(iter(self._cached_results))]
+        self._cached_results[kind, asked] = now  # now the last to be evicted
         return cast(T, answer)
 
-    def _asked_since(
+    def _query_if_changed(
         self, kind: type[ResourceRow], known_at: int | None, ask: Callable[[Session], T]
     ) -> tuple[int, T] | None:
         """The number of the newest change and the answer after it; None if the answer known as of change `known_at` is
@@ -323,13 +323,13 @@ class Database:
             while not waiter.done() and (left_s := end - loop.time()) > 1e-3:  # the loop may round less down to 0
                 # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
                 # service.
-                await asyncio.wait({waiter}, timeout=min(left_s, self._look_period_wall_s))
-                if self.shared and not waiter.done() and self._looked(loop.time()) > since:
+                await asyncio.wait({waiter}, timeout=min(left_s, self._poll_period_wall_s))
+                if self.shared and not waiter.done() and self._polled_latest(loop.time()) > since:
                     return
         finally:
             del self._waiters[waiter]
 
-    def _looked(self, now: float) -> int:
+    def _polled_latest(self, now: float) -> int:
         """The newest change as of a moment ago: however many watch, the database is polled once per period. `now` is
         the loop's time."""
         at, newest = self._look

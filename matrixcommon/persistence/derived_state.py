@@ -1,7 +1,7 @@
 """DerivedState: in-memory state derived from tables, kept consistent with them.
 
-Decisions are fast on memory and durable in tables. A verb that uses both (`changing`) starts with memory equal to the
-tables: memory is reloaded if another replica has committed something that it does not contain, or if a verb of this
+Decisions are fast on memory and durable in tables. A verb that uses both (`transaction`) starts with memory equal to
+the tables: memory is reloaded if another replica has committed something that it does not contain, or if a verb of this
 process changed it and was rolled back. A verb in a group sees the decisions of those before it; if the group is rolled
 back, memory is reloaded before anybody else reads it.
 """
@@ -23,7 +23,7 @@ NOT_LOADED = -1
 
 
 class DerivedState:
-    """`read(session)` reloads memory from the tables. Rows of `kinds` may be changed only within `changing`; memory
+    """`read(session)` reloads memory from the tables. Rows of `kinds` may be changed only within `transaction`; memory
     does not depend on other kinds. `records` must cache the tables that `read` queries."""
 
     def __init__(self, records: Database, read: Callable[[Session], None], kinds: tuple[type, ...]) -> None:
@@ -32,31 +32,31 @@ class DerivedState:
         self._kinds = kinds
         self._seen = NOT_LOADED
         """The number of the newest change in memory."""
-        self._wrong = True
+        self._stale = True
         """Memory may differ from the tables."""
         self._ahead = False
         """Memory contains decisions that the current group has not committed yet."""
         self._unit: object = None
         records.before_commit.append(self._follow)
-        records.at_end.append(self._ended)
+        records.after_transaction.append(self._ended)
 
     @contextmanager
-    def changing(self, dry: bool = False) -> Iterator[Session]:
+    def transaction(self, dry: bool = False) -> Iterator[Session]:
         """A verb's transaction, after which memory and tables agree whatever happened."""
         try:
             with self._records.transaction(dry) as session:
                 newest: int = session.info["newest"]
-                if self._wrong or newest != self._seen:
+                if self._stale or newest != self._seen:
                     self._ahead = True
-                    self._take_in(session, newest)
+                    self._load(session, newest)
                 self._unit = session.info.get("unit")
                 yield session
                 if not dry:
-                    self._wrong = False  # if its commit fails, its whole group is rolled back
+                    self._stale = False  # if its commit fails, its whole group is rolled back
                     self._ahead = True
             if not dry:
                 self._seen = session.info["newest"]
-                self._ahead = self._records.deciding
+                self._ahead = self._records.in_transaction
         finally:
             self._unit = None
             if dry:
@@ -64,17 +64,17 @@ class DerivedState:
 
     def invalidate(self) -> None:
         """Call before changing memory: unless the verb completes, memory is reloaded."""
-        self._wrong = self._ahead = True
+        self._stale = self._ahead = True
 
-    def read_back(self) -> None:
+    def reload(self) -> None:
         """Reload the committed state now."""
         with self._records.reading() as session:
-            self._take_in(session, self._records.newest(session))
+            self._load(session, self._records.newest(session))
 
-    def _take_in(self, session: Session, newest: int) -> None:
-        self._wrong, self._seen = True, NOT_LOADED
+    def _load(self, session: Session, newest: int) -> None:
+        self._stale, self._seen = True, NOT_LOADED
         self._read(session)
-        self._wrong, self._seen = False, newest
+        self._stale, self._seen = False, newest
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         """Advance past changes of other kinds, which memory does not depend on."""
@@ -86,10 +86,10 @@ class DerivedState:
     def _ended(self, committed: bool) -> None:
         """Reload memory if it may be wrong, so that the next reader sees the committed state."""
         if self._ahead and not committed:
-            self._wrong = True
+            self._stale = True
         self._ahead = False
-        if self._wrong:
+        if self._stale:
             try:
-                self.read_back()
+                self.reload()
             except SQLAlchemyError:  # the next verb reads it
                 log.warning("memory could not be read back", exc_info=True)

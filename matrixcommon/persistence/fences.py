@@ -41,7 +41,7 @@ class Fences:
         self._known: dict[str, int] = {}
         records.before_commit.append(self._compare)
 
-    def hear(self, fence: Fence) -> None:
+    def record_leader(self, fence: Fence) -> None:
         """Record the leader that a request comes from. Raises StaleLeader if a newer one is known."""
         if fence.generation == self._known.get(fence.name):
             return
@@ -53,7 +53,7 @@ class Fences:
             newest = fence.generation if row is None else max(fence.generation, row["generation"])
         self._known[fence.name] = newest
         if newest > fence.generation:
-            raise fence.stale(newest)
+            raise fence.stale_error(newest)
 
     def read(self, session: Session, name: str) -> dict[str, Any] | None:
         asked = f"SELECT generation, holder, renewals FROM {self._table.name} WHERE name = %s"
@@ -77,4 +77,4 @@ class Fences:
         row = self.read(session, fence.name)
         if row is not None and row["generation"] > fence.generation:
             fence.refused()
-            raise fence.stale(row["generation"])
+            raise fence.stale_error(row["generation"])

@@ -42,7 +42,7 @@ class ResourceRow:
     """Text columns, never null, that the view shows unchanged: filters on these are applied in the database."""
     MOVES: ClassVar[StateMachine]
     """The allowed moves, for kinds whose state follows a table."""
-    VIEW_ANSWERS: ClassVar[bool] = False
+    REUSES_VIEW: ClassVar[bool] = False
     """Whether the view made for the journal is kept to answer the request. A view takes as much memory as its row, and
     cached rows live as long as the resource, so only kinds with an expensive view set this."""
 
@@ -78,7 +78,7 @@ class ResourceRow:
             if name not in otherwise
         }
         set_ones = {name: value for name, value in alike.items() if value is not None}
-        return view.from_stored({**self.common(), **set_ones, **otherwise})
+        return view.from_stored({**self.common_fields(), **set_ones, **otherwise})
 
     def shown(self) -> ResourceView:
         """The view as of the last change, for the answer to its request; call it outside of transactions."""
@@ -88,7 +88,7 @@ class ResourceRow:
     def show(self) -> ResourceView:
         """The view for the journal, after its change was numbered."""
         view = self.view()
-        if self.VIEW_ANSWERS:
+        if self.REUSES_VIEW:
             self.__dict__["_shown"] = self.version, view
         return view
 
@@ -96,7 +96,7 @@ class ResourceRow:
     def etag(self) -> str:
         return f'"{self.version}"'
 
-    def common(self) -> dict[str, Any]:
+    def common_fields(self) -> dict[str, Any]:
         """The fields of every view, to which a subclass's view adds its own."""
         return {
             "name": name_of(self.name),
@@ -131,7 +131,7 @@ class TimedStateRow(ResourceRow):
         if self.state_since is None:
             self.state_since = now
 
-    def overdue(self, now: float) -> bool:
+    def is_overdue(self, now: float) -> bool:
         """Whether it has been in a transitional state for longer than the state's deadline."""
         return self.state_since is not None and self.MOVES.stuck(self.state, self.state_since, now)
 

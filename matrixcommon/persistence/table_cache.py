@@ -228,9 +228,9 @@ def _track_attributes(kind: type) -> None:
 class Writer(Protocol):
     """Holds changes in memory that must be written before the session flushes or executes a statement."""
 
-    def flushing(self) -> None: ...
+    def before_flush(self) -> None: ...
 
-    def asking(self, *, writes: bool) -> None: ...
+    def before_execute(self, *, writes: bool) -> None: ...
 
 
 class CachingSession(Session):
@@ -273,7 +273,7 @@ class CachingSession(Session):
 def _before_flush(session: CachingSession, *_: Any) -> None:
     session.wrote = True
     if session.writer is not None:
-        session.writer.flushing()
+        session.writer.before_flush()
 
 
 @event.listens_for(CachingSession, "do_orm_execute")
@@ -285,7 +285,7 @@ def _before_execute(state: ORMExecuteState) -> None:
         if any(isinstance(each["expr"], type) and each["expr"] in session.cache for each in asked):
             raise TypeError("cached tables must not be queried with SELECT; use all_rows or rows_where")
     if session.writer is not None:
-        session.writer.asking(writes=not state.is_select)
+        session.writer.before_execute(writes=not state.is_select)
 
 
 def all_rows(session: Session, kind: type[T]) -> list[T]:

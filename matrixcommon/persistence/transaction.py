@@ -67,7 +67,7 @@ class GroupTransaction:
         self._touched: RowChanges = {}
         self._wrote_by_statement = False
         """Whether the current unit has written with statements instead of through rows."""
-        self._wrote = False
+        self._wrote_earlier = False
         """Whether an earlier unit has written anything, including rows without a number."""
         session.writer = self
 
@@ -82,9 +82,9 @@ class GroupTransaction:
         return self.newest
 
     @property
-    def untouched(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Whether nothing was changed so far."""
-        return not (self.broken or self._wrote or self._wrote_by_statement)
+        return not (self.broken or self._wrote_earlier or self._wrote_by_statement)
 
     @contextmanager
     def unit(self) -> Iterator[CachingSession]:
@@ -99,7 +99,7 @@ class GroupTransaction:
             self.broken = True
             del self.done[done:]
             self.undo(undone)
-            self._gather()
+            self._collect_changes()
             self.broken = bool(self._touched) or self._wrote_by_statement
             raise
         self.broken = True
@@ -111,17 +111,17 @@ class GroupTransaction:
         while len(self.undone) > first:
             self.undone.pop()()
 
-    def flushing(self) -> None:
+    def before_flush(self) -> None:
         """The session is about to flush: write first what is only in memory."""
-        self._gather()
+        self._collect_changes()
         self._note()
         self._write_rows()
 
-    def asking(self, *, writes: bool) -> None:
+    def before_execute(self, *, writes: bool) -> None:
         """The session is about to execute a statement: write first what is only in memory."""
         self._wrote_by_statement |= writes
         if self.session.autoflush:
-            self._gather()
+            self._collect_changes()
             self._note()
         self._write_rows()
 
@@ -139,9 +139,9 @@ class GroupTransaction:
 
     def _write_rows(self) -> None:
         if self._writes:
-            self._writes.carry_out(self.session.connection())
+            self._writes.execute(self.session.connection())
 
-    def _gather(self) -> None:
+    def _collect_changes(self) -> None:
         """Collect the rows that changed, before they are flushed or the unit ends."""
         session, cache, touched = self.session, self._cache, self._touched
         deleted, new, changed = ([], [], []) if cache is None else cache.changes()
@@ -156,9 +156,9 @@ class GroupTransaction:
             self._cache.note(self._writes)
 
     def _end_unit(self) -> None:
-        self._gather()
+        self._collect_changes()
         touched, self._touched = self._touched, {}
-        self._wrote |= bool(touched) or self._wrote_by_statement
+        self._wrote_earlier |= bool(touched) or self._wrote_by_statement
         self._wrote_by_statement = False
         resources = [(row, type) for row, type in touched.items() if isinstance(row, ResourceRow)]
         cache = self._cache

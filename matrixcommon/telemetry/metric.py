@@ -29,22 +29,22 @@ OTHER = "_OTHER"
 
 @dataclass(frozen=True)
 class Label:
-    """A label and its bound: `values` if they are a closed list, else at most `at_most` values per process, or
+    """A label and its bound: `values` if they are a closed list, else at most `values_max` values per process, or
     `per_supernode` values for each supernode that the process knows of."""
 
     name: str
     says: str
     values: tuple[str, ...] = ()
-    at_most: int = 0
+    values_max: int = 0
     per_supernode: int = 0
 
     def __post_init__(self) -> None:
-        if sum(bool(bound) for bound in (self.values, self.at_most, self.per_supernode)) != 1:
-            raise ValueError(f"label {self.name}: give exactly one of values, at_most and per_supernode")
+        if sum(bool(bound) for bound in (self.values, self.values_max, self.per_supernode)) != 1:
+            raise ValueError(f"label {self.name}: give exactly one of values, values_max and per_supernode")
 
     def bound(self, supernodes: int = 1) -> int:
         """The maximum number of values in one process."""
-        return len(self.values) or self.at_most or self.per_supernode * supernodes
+        return len(self.values) or self.values_max or self.per_supernode * supernodes
 
     def taken(self, value: str) -> str:
         """The value, or OTHER if it is not in a closed list."""

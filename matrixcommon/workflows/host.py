@@ -49,7 +49,7 @@ class Host(Generic[C, R]):
         """The workflows of a target that have not ended; a new one overtakes them."""
         return open_workflows(session, self.row, target.name)
 
-    def rolled_back(self, session: Session, workflow: Workflow[C], row: R, refused: MatrixError, now: float) -> None:
+    def on_rolled_back(self, session: Session, workflow: Workflow[C], row: R, refused: MatrixError, now: float) -> None:
         """Called in the transaction that ends a rolled-back workflow: update its target."""
         if (target := self.target(session, row)) is not None:
             self.record_event(session, row, refused.reason, refused.message, now, warning=True)
@@ -66,5 +66,5 @@ class Host(Generic[C, R]):
     def check_abandon(self, row: R, target: Any) -> None:
         """Raise Conflict if a workflow must not be abandoned."""
 
-    def abandoned(self, session: Session, row: R, target: Any, reason: Abandoned, now: float) -> None:
+    def on_abandoned(self, session: Session, row: R, target: Any, reason: Abandoned, now: float) -> None:
         """Called when a workflow is abandoned: update its target."""

@@ -56,7 +56,7 @@ class WorkflowLog(Generic[C, R]):
         A step that has taken longer than its deadline is marked as stuck, but still waited for.
         """
         now, count, late = self._clock.now(), 0, None
-        if not failed and self._says_nothing_new(name, workflow, step, message, now):
+        if not failed and self._is_unchanged(name, workflow, step, message, now):
             return count
         with self._open(name) as (_, row):
             if row is None:
@@ -75,7 +75,7 @@ class WorkflowLog(Generic[C, R]):
             self._set_stuck(name, True, *late)
         return count
 
-    def _says_nothing_new(self, name: str, workflow: Workflow[C], step: Step[C], message: str, now: float) -> bool:
+    def _is_unchanged(self, name: str, workflow: Workflow[C], step: Step[C], message: str, now: float) -> bool:
         """Whether a pending step repeats its message and is not late: steps are called at every nudge, and mostly there
         is nothing to write."""
         written = self._written(name)
@@ -151,7 +151,7 @@ class WorkflowLog(Generic[C, R]):
             refused = from_problem(row.error or {}, 500)
             row.state = "Cancelled" if isinstance(refused, Cancelled) else "Failed"
             row.finished_at, row.message = now, f"{refused.reason}: {refused.message}"
-            self._host.rolled_back(session, workflow, row, refused, now)
+            self._host.on_rolled_back(session, workflow, row, refused, now)
 
     def refused(self, name: str, step: str, refused: MatrixError) -> None:
         """The step was refused for good: start to undo the workflow."""
@@ -166,7 +166,7 @@ class WorkflowLog(Generic[C, R]):
         log.error("workflow is stuck", extra={"workflow": name, "reason": reason, "why": message})
         self._set_stuck(name, True, reason, f"stuck: {message}")
 
-    def known_again(self, name: str) -> None:
+    def mark_known(self, name: str) -> None:
         self._set_stuck(name, False, "Resumed", "this release knows it again")
 
     def changed(self, name: str, steps: list[str], definition: str) -> None:

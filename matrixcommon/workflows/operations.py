@@ -93,7 +93,7 @@ class Operations(Generic[C, R]):
                 self.host.check_abandon(row, target)
             reason = verbs.abandon(row, why, now)
             if target is not None:
-                self.host.abandoned(session, row, target, reason, now)
+                self.host.on_abandoned(session, row, target, reason, now)
             self.host.record_event(session, row, reason.reason, reason.message, now, warning=True)
         self.wake()
         return row.view()

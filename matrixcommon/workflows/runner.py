@@ -60,14 +60,14 @@ class _Run:
     parent: str = ""
     """The trace context of the request (W3C), if it was traced."""
 
-    def awake(self) -> None:
+    def wake_up(self) -> None:
         self.waiting = False
         self.wake.set()
 
     def stop(self) -> None:
         """The workflow was superseded. An undo under way is finished, since nobody would undo the rest of it."""
         if self.undoing:
-            self.awake()
+            self.wake_up()
         else:
             self.task.cancel()
 
@@ -92,7 +92,7 @@ class WorkflowRunner(Generic[C, R]):
         self._runs: dict[str, _Run] = {}
         self._stuck: set[str] = set()
         """The workflows that this release cannot resume, so that each is logged once per process."""
-        self._rest_at = math.inf
+        self._stop_at = math.inf
         """When workflows stop at their next safe point because of a drain (s, emulated)."""
         self.wake: Callable[[], None] = lambda: None
         """Causes `resume` to be called soon: a workflow has ended, or come to rest, during a drain."""
@@ -141,7 +141,7 @@ class WorkflowRunner(Generic[C, R]):
         states = {row.name: row.state for row in rows}
         self._stuck &= {row.name for row in rows if row.stuck is not None}
         begun = {row.name for row in rows if row.trace}
-        self._rest_at = min(((each.created_at or 0.0) + each.grace_s for each in drains), default=math.inf)
+        self._stop_at = min(((each.created_at or 0.0) + each.grace_s for each in drains), default=math.inf)
         startable = found.keys() if not drains else set() if self._resting else begun
         for name, run in list(self._runs.items()):
             if run.task.done():
@@ -151,12 +151,12 @@ class WorkflowRunner(Generic[C, R]):
             elif name not in found:
                 run.stop()
             elif run.state not in ("", states[name]) or (self._resting and run.waiting):
-                run.awake()  # cancelled through another replica, or due to rest
+                run.wake_up()  # cancelled through another replica, or due to rest
         idle = startable - self._runs.keys() - self._stuck
         for name in (each for each in found if each in idle):
             before = [each.task for at, each in self._runs.items() if each.target == found[name] and at not in found]
             run = self._runs[name] = _Run(found[name])
-            run.task = asyncio.create_task(self._carry(name, run, before), name=name)
+            run.task = asyncio.create_task(self._run_to_end(name, run, before), name=name)
         if drains:
             self._count(len(self._runs), len(begun - self._runs.keys()), len(found.keys() - begun))
         return len(self._runs)
@@ -164,7 +164,7 @@ class WorkflowRunner(Generic[C, R]):
     @property
     def _resting(self) -> bool:
         """Whether a drain's grace is over, so that no workflow goes past its safe point."""
-        return self._clock.now() >= self._rest_at
+        return self._clock.now() >= self._stop_at
 
     def _open(self, session: Session) -> list[R]:
         return open_workflows(session, self._host.row)
@@ -191,7 +191,7 @@ class WorkflowRunner(Generic[C, R]):
         """This target, or any target, has changed: steps that wait for it try again."""
         for run in self._runs.values():
             if target is None or target == run.target or target in run.on:
-                run.awake()
+                run.wake_up()
 
     async def run(self) -> None:
         """Run until cancelled, then stop all workflow tasks."""
@@ -208,7 +208,7 @@ class WorkflowRunner(Generic[C, R]):
         self._runs.clear()
         self._stuck.clear()
 
-    async def _carry(self, name: str, run: _Run, before: Collection[asyncio.Task[None]]) -> None:
+    async def _run_to_end(self, name: str, run: _Run, before: Collection[asyncio.Task[None]]) -> None:
         """Carry a workflow to its end, once the tasks of those it supersedes have ended."""
         if before:
             await asyncio.wait(before)
@@ -219,22 +219,22 @@ class WorkflowRunner(Generic[C, R]):
             row = session.get_one(self._host.row, name)
             workflow = self.workflows.get(row.verb)
             if workflow is None:
-                self._give_up(name, "UnknownVerb", f"this release knows no {row.verb}")
+                self._mark_stuck(name, "UnknownVerb", f"this release knows no {row.verb}")
                 return
             if workflow.step(row.reached) is None:
-                self._give_up(name, "UnknownStep", f"{row.verb} has no step {at[1]} in this release")
+                self._mark_stuck(name, "UnknownStep", f"{row.verb} has no step {at[1]} in this release")
                 return
             try:
                 work = self._host.context(session, row)
             except UnreadablePayload as wrong:
-                self._give_up(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
+                self._mark_stuck(name, "UnreadableSpec", f"this release cannot read its spec: {wrong}")
                 return
             run.parent = request_trace(row)
-            steps, stuck, definition = workflow.resumed(row), row.stuck, self._definitions[row.verb]
+            steps, stuck, definition = workflow.resumed_steps(row), row.stuck, self._definitions[row.verb]
         if not row.trace:
             self._log.begun(name)
         if stuck is not None:
-            self._log.known_again(name)
+            self._log.mark_known(name)
         redefined = row.state == "Running" and definition != (row.definition or definition)
         if steps != row.steps or redefined:
             self._log.changed(name, steps, definition)
@@ -243,7 +243,7 @@ class WorkflowRunner(Generic[C, R]):
         except StaleLeader as refused:
             log.warning("another replica carries it on", extra={"workflow": name, "why": refused.message})
         self.nudge(run.target)  # for workflows that wait for its end
-        if self._rest_at < math.inf:
+        if self._stop_at < math.inf:
             self.wake()
 
     async def _run(self, name: str, workflow: Workflow[C], work: C, run: _Run) -> None:
@@ -251,7 +251,7 @@ class WorkflowRunner(Generic[C, R]):
             run.state, reached = at
             step = workflow.step(reached)
             if step is None:
-                self._give_up(name, "UnknownStep", f"{workflow.verb} has no step {reached} in this release")
+                self._mark_stuck(name, "UnknownStep", f"{workflow.verb} has no step {reached} in this release")
                 return
             run.wake.clear()
             run.on = frozenset()
@@ -286,7 +286,7 @@ class WorkflowRunner(Generic[C, R]):
                 why = f"{type(wrong).__name__}: see the log"
                 failed = self._log.note(name, workflow, step, why, failed=True)
                 if run.state == "Running" and self._retry.exhausted(failed):
-                    self._give_up(name, "RetriesExhausted", f"{reached} failed {failed} times", RESUMED_BY_USER)
+                    self._mark_stuck(name, "RetriesExhausted", f"{reached} failed {failed} times", RESUMED_BY_USER)
                     return
                 await self._pause(run, self._retry.delay_s(failed))
 
@@ -314,7 +314,7 @@ class WorkflowRunner(Generic[C, R]):
         await pause(self._clock, lambda: self._clock.at_least_wall(most_s, WAIT_FLOOR_WALL_S), run.wake)
         run.waiting = False
 
-    def _give_up(self, name: str, reason: str, message: str, way_out: str = RESUMED_BY_RELEASE) -> None:
+    def _mark_stuck(self, name: str, reason: str, message: str, way_out: str = RESUMED_BY_RELEASE) -> None:
         """Mark a workflow as stuck. This process does not retry it unless it is resumed explicitly."""
         self._stuck.add(name)
         self._log.stuck(name, reason, f"{message}; {way_out}")

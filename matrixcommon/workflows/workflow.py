@@ -69,8 +69,8 @@ class Workflow(Generic[C]):
     """A verb as a list of steps with unique names. `refused` runs in the transaction that ends a rolled-back workflow,
     with the row of its target. A workflow can be cancelled until it reaches the step `committed_at`; "": never.
 
-    `retired` maps names of steps of earlier releases to the steps that do their work now. A workflow that an earlier
-    release left at one of them continues, or is undone, from there."""
+    `retired_steps` maps names of steps of earlier releases to the steps that do their work now. A workflow that an
+    earlier release left at one of them continues, or is undone, from there."""
 
     verb: str
     steps: tuple[Step[C], ...]
@@ -78,7 +78,7 @@ class Workflow(Generic[C]):
         default=record_nothing, repr=False, kw_only=True
     )
     committed_at: str = field(default="", kw_only=True)
-    retired: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    retired_steps: Mapping[str, str] = field(default_factory=dict, kw_only=True)
     deadline_s: float = field(default=7200.0, kw_only=True)
     """A workflow under way for longer than this (s, emulated) counts as stuck, whatever its steps' deadlines."""
 
@@ -94,10 +94,10 @@ class Workflow(Generic[C]):
 
     def step(self, name: str) -> Step[C] | None:
         """The step of that name, or the one that does its work now; None if this release knows neither."""
-        name = self.retired.get(name, name)
+        name = self.retired_steps.get(name, name)
         return next((step for step in self.steps if step.name == name), None)
 
-    def resumed(self, row: WorkflowRow) -> list[str]:
+    def resumed_steps(self, row: WorkflowRow) -> list[str]:
         """The names of a row's steps: finished ones as they were, those ahead as this release defines them."""
         step = self.step(row.reached)
         if row.state != "Running" or step is None:
@@ -105,5 +105,5 @@ class Workflow(Generic[C]):
         return [*row.steps[: row.step], *self.names[self.names.index(step.name) :]]
 
     def can_be_cancelled(self, row: WorkflowRow) -> bool:
-        names = self.resumed(row)
+        names = self.resumed_steps(row)
         return self.committed_at in names and row.step < names.index(self.committed_at)

@@ -140,7 +140,7 @@ class ControlPlane(ResourceClient):
 
     async def routed_over(self, switch: str) -> list[str]:
         """The instances whose routes would change without a switch."""
-        impact, owners = await asyncio.gather(self._link.what_if_drained([switch]), self.slice_owners())
+        impact, owners = await asyncio.gather(self._link.evaluate_drain([switch]), self.slice_owners())
         return sorted({owners[key] for each in impact.slices if (key := key_of(each.project, each.slice)) in owners})
 
     async def ensure_drain(self, name: str, switch: str, reason: str) -> DrainView:

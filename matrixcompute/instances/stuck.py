@@ -34,12 +34,12 @@ def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[S
 
 def stuck_maintenances(session: Session, now: float) -> list[StuckView]:
     """Maintenances that have been bringing nodes back past the deadline, with what they wait for."""
-    return [_overdue(row, now) for row in open_maintenances(session) if row.overdue(now)]
+    return [_overdue(row, now) for row in open_maintenances(session) if row.is_overdue(now)]
 
 
 def stuck_scenario_runs(session: Session, now: float) -> list[StuckView]:
     """Scenario runs that have been rolling back past the deadline."""
-    return [_overdue(row, now) for row in runs_begun(session) if row.overdue(now)]
+    return [_overdue(row, now) for row in runs_begun(session) if row.is_overdue(now)]
 
 
 def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:

@@ -140,7 +140,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
     """Hosts workflows over instances; each carries out one spec."""
 
     row, targets, drains = OperationRow, InstanceRow, WorkflowDrains
-    payload = InstanceRequest.bare_schema()
+    payload = InstanceRequest.schema_without_prose()
 
     def __init__(
         self,
@@ -216,7 +216,7 @@ class InstanceHost(Host[StepContext, OperationRow]):
         if target.state in ("Deleting", "Suspending") or row.verb == YIELD_CAPACITY:
             raise Conflict(f"{row.verb} cannot be abandoned: what an instance has is given back in any case")
 
-    def abandoned(
+    def on_abandoned(
         self, session: Session, row: OperationRow, target: InstanceRow, reason: Abandoned, now: float
     ) -> None:
         """An instance that was being created becomes Failed and keeps what it has; any other settles in the state of

@@ -318,7 +318,7 @@ class EventRow(EventColumns, ResourceRow, Base):
     instance: Mapped[str] = mapped_column(String(127), index=True)
 
     def view(self) -> Any:
-        return EventView(instance=name_of(self.instance), **self.common(), **self.described())
+        return EventView(instance=name_of(self.instance), **self.common_fields(), **self.described())
 
 
 INSTANCES = select(InstanceRow).order_by(InstanceRow.name)

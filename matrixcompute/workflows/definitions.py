@@ -206,7 +206,7 @@ REPLACE_NODE = Workflow(
     ),
     deadline_s=DRAIN_DEADLINE_S,
     refused=_stop_or_retry_repair,
-    retired={"begin_repair": "fence_nodes"},
+    retired_steps={"begin_repair": "fence_nodes"},
 )
 """`recovery.times` measures the parts of a recovery by the ends of these steps."""
 

@@ -1,8 +1,8 @@
 """AdmissionState: the floors of all slices and the condition of the fabric, in memory.
 
 Every decision needs them, so they are not read from the tables each time, although they can be at any moment (`load`).
-`changing()` is a transaction that changes memory and tables together; rows that it changes are applied to memory before
-it commits.
+`transaction()` is a transaction that changes memory and tables together; rows that it changes are applied to memory
+before it commits.
 
 There are two ledgers: who holds what of the links as they are now, and who would if all of them were healthy and in
 use. A floor has to fit in both, so that no repair ever breaks a promise, and a protection lost to a failure is restored
@@ -44,14 +44,16 @@ class AdmissionState:
     def __init__(self, store: LinkStore, fabric: Fabric) -> None:
         self._store = store
         self.fabric = fabric
-        self.pristine = fabric.as_built()
-        self.ledger = BandwidthLedger(fabric, fabric.usable)
-        self.healthy_ledger = BandwidthLedger(fabric, lambda plane, owner: self.pristine.usable(plane, owner))
+        self.undamaged_fabric = fabric.as_built()
+        self.ledger = BandwidthLedger(fabric, fabric.usable_rates)
+        self.healthy_ledger = BandwidthLedger(
+            fabric, lambda plane, owner: self.undamaged_fabric.usable_rates(plane, owner)
+        )
         self.slices = SliceIndex()
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self.unsettled: set[str] = set()
         """Slices whose rows do not yet reflect what memory computed when it was loaded."""
-        self.peered: dict[str, tuple[str, ...]] = {}
+        self.peered_members: dict[str, tuple[str, ...]] = {}
         """By slice, the members of slices that it is peered with."""
         self.peering_keys: dict[str, set[int]] = {}
         self.on_load: list[Callable[[Session], None]] = []
@@ -59,35 +61,35 @@ class AdmissionState:
         self.fenced = True
         """Whether some node may still hold an ended slice and its key."""
         store.records.before_commit.append(self._apply_changes)
-        self._in_step = DerivedState(store.records, self._read, (SliceRow, LinkRow, DrainRow, PeeringRow))
+        self._derived_state = DerivedState(store.records, self._read, (SliceRow, LinkRow, DrainRow, PeeringRow))
         self.load()
 
     # -- memory and tables ------------------------------------------------------------------------------------------
 
-    def changing(self, dry: bool = False) -> AbstractContextManager[Session]:
+    def transaction(self, dry: bool = False) -> AbstractContextManager[Session]:
         """A transaction after which memory and tables agree, whatever happens in it."""
-        return self._in_step.changing(dry)
+        return self._derived_state.transaction(dry)
 
     def mark_stale(self) -> None:
         """Declare that this transaction changes memory: it is loaded again if the transaction is rolled back."""
-        self._in_step.invalidate()
+        self._derived_state.invalidate()
 
     def load(self) -> None:
         """Load the fabric's condition and the floors from the tables."""
-        self._in_step.read_back()
+        self._derived_state.reload()
 
     def update_slice(self, row: SliceRow) -> None:
         """Apply a changed row to memory."""
         self.mark_stale()
         self.slices.put(slice_state_of(row))
 
-    def take_topology(self, supernode: Supernode) -> bool:
+    def apply_topology(self, supernode: Supernode) -> bool:
         """Apply a supernode's graph to floors, routes, shares and drains. Return True if it changed."""
         if not self.fabric.set_topology(supernode):
             return False
-        self.pristine = self.fabric.as_built()
+        self.undamaged_fabric = self.fabric.as_built()
         with self._store.transaction() as session:
-            for drain in self._store.out_of_use(session):
+            for drain in self._store.active_drains(session):
                 ports = remaining_ports(self.fabric, drain.elements)
                 now = {owner: sorted(names) for owner, names in sorted(ports.items())}
                 if drain.ports != now:
@@ -110,17 +112,17 @@ class AdmissionState:
             self.fabric.set_ports(node, ports)
         self.fabric.set_drained(merge_ports(drain.ports for drain in self._store.out_of_use(session)))
         self.slices.clear()
-        for owner in self.ledger.all_owners() | self.healthy_ledger.all_owners():
+        for owner in self.ledger.names() | self.healthy_ledger.names():
             self.ledger.release(owner)
             self.healthy_ledger.release(owner)
         for row in self._store.slices(session):
             terms = slice_state_of(row)
             self.slices.put(terms)
-            self.healthy_ledger.put(terms.name, self.claim(terms, self.pristine).booking())
+            self.healthy_ledger.put(terms.name, self.claim(terms, self.undamaged_fabric).booking())
         self.fenced = self._store.fenced(session)
         staying = [terms for terms in self.slices if not terms.withdrawing]
-        if len(staying) < len(self.healthy_ledger.all_owners()):
-            self._book_leaving()
+        if len(staying) < len(self.healthy_ledger.names()):
+            self._book_withdrawing()
         found = reallocate(self.ledger, [self.claim(terms) for terms in staying], self.healthy_ledger)
         self.unsettled = set()
         for terms in staying:
@@ -131,14 +133,14 @@ class AdmissionState:
         for load in self.on_load:
             load(session)
 
-    def _book_leaving(self) -> None:
+    def _book_withdrawing(self) -> None:
         """Let slices that are being withdrawn keep what they had, less what was lost since: loading must not give
         anything back to them."""
         for terms in self.slices:
             booking = self.healthy_ledger.booking(terms.name)
             if booking is not None:
                 self.ledger.put(terms.name, booking)
-        for name, left in self._trimmed_leaving():
+        for name, left in self._trimmed_bookings():
             self.ledger.put(name, left)
 
     # -- floors -----------------------------------------------------------------------------------------------------
@@ -160,7 +162,7 @@ class AdmissionState:
         """
         claim = self.claim(request)
         broken = self.impaired_ports(request.plane, request.members)
-        claim_when_whole = self.claim(request, self.pristine) if broken else claim
+        claim_when_whole = self.claim(request, self.undamaged_fabric) if broken else claim
         kept, unprotected, booking = 1.0, "", None
         try:
             booking = admit(self.ledger, claim)
@@ -197,14 +199,14 @@ class AdmissionState:
             row.kept, row.unprotected = kept[row.name].part, kept[row.name].unprotected
             self.update_slice(row)
 
-    def trim_leaving(self) -> None:
+    def trim_withdrawing(self) -> None:
         """Reduce what slices being withdrawn have booked to what links still have: their routes no longer change, and
         nothing is given back to them."""
-        for name, left in self._trimmed_leaving():
+        for name, left in self._trimmed_bookings():
             self.mark_stale()
             self.ledger.put(name, left)
 
-    def _trimmed_leaving(self) -> Iterator[tuple[str, Booking]]:
+    def _trimmed_bookings(self) -> Iterator[tuple[str, Booking]]:
         """What slices being withdrawn may keep, for those that have more booked than there is."""
         for terms in self.slices:
             booking = self.ledger.booking(terms.name) if terms.withdrawing else None
@@ -214,7 +216,7 @@ class AdmissionState:
 
     def degraded_slices(self, plane: Plane) -> list[str]:
         """Slices of a plane that have less than they were promised."""
-        return [name for name in sorted(self.slices.trimmed) if self.slices[name].plane == plane]
+        return [name for name in sorted(self.slices.degraded) if self.slices[name].plane == plane]
 
     # -- the fabric as a slice meets it -------------------------------------------------------------------------------
 
@@ -230,14 +232,14 @@ class AdmissionState:
                 found[owner] = ports
         return found
 
-    def around_slice(self, terms: SliceState, fabric: Fabric | None = None) -> ImpairedPorts:
+    def impaired_ports_of(self, terms: SliceState, fabric: Fabric | None = None) -> ImpairedPorts:
         """The same for everything that a slice's routes lead to: its members and its peers."""
         return self.impaired_ports(terms.plane, self.reached(terms), fabric)
 
     def reached(self, terms: SliceState) -> list[str]:
-        return list(dict.fromkeys([*terms.members, *self.peered.get(terms.name, ())]))
+        return list(dict.fromkeys([*terms.members, *self.peered_members.get(terms.name, ())]))
 
-    def keys_taken(self, isolation: str) -> set[int]:
+    def used_keys(self, isolation: str) -> set[int]:
         """Keys held by slices and peerings."""
         return {*self.slices.keys(isolation), *self.peering_keys.get(isolation, ())}
 
@@ -253,9 +255,11 @@ class AdmissionState:
 
     def stale_routes(self) -> list[str]:
         """Slices whose routes were made for another condition of ports than the present one."""
-        return [terms.name for terms in self.slices if not terms.withdrawing and self.around_slice(terms) != terms.seen]
+        return [
+            terms.name for terms in self.slices if not terms.withdrawing and self.impaired_ports_of(terms) != terms.seen
+        ]
 
-    def ports_avoided(self, row: SliceRow) -> tuple[int, int]:
+    def count_avoided_ports(self, row: SliceRow) -> tuple[int, int]:
         """How many of its members' ports a slice's routes avoid: those that are broken or held down after flapping, and
         those that are drained or not drawn."""
         seen = row.ports_seen or {}

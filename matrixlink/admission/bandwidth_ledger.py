@@ -41,14 +41,14 @@ class BandwidthLedger:
     def __init__(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> None:
         self.fabric = fabric
         self._capacity = capacity
-        self._reserved: dict[str, Booking] = {}
+        self._bookings: dict[str, Booking] = {}
         self._on: dict[Position, dict[str, Vector]] = {}
         self._sum: dict[Position, Vector] = {}
 
     def copy(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> BandwidthLedger:
         """The same bookings over another fabric, as an independent copy."""
         other = BandwidthLedger(fabric, capacity)
-        other._reserved = dict(self._reserved)
+        other._bookings = dict(self._bookings)
         other._on = {place: dict(owners) for place, owners in self._on.items()}
         other._sum = dict(self._sum)
         return other
@@ -81,7 +81,7 @@ class BandwidthLedger:
     def put(self, name: str, booking: Booking) -> None:
         """Record a booking in place of what the slice held, without checking that it fits."""
         self.release(name)
-        self._reserved[name] = booking
+        self._bookings[name] = booking
         for owner, amount in booking.whole.items():
             place = (booking.plane, owner)
             owners = self._on.setdefault(place, {})
@@ -90,7 +90,7 @@ class BandwidthLedger:
 
     def release(self, name: str) -> None:
         """Release everything a slice holds, if anything."""
-        booking = self._reserved.pop(name, None)
+        booking = self._bookings.pop(name, None)
         for owner in booking.whole if booking else ():
             place = (booking.plane, owner)  # type: ignore[union-attr]
             owners = self._on[place]
@@ -102,10 +102,10 @@ class BandwidthLedger:
                 del self._on[place], self._sum[place]
 
     def booking(self, name: str) -> Booking | None:
-        return self._reserved.get(name)
+        return self._bookings.get(name)
 
-    def all_owners(self) -> set[str]:
-        return set(self._reserved)
+    def names(self) -> set[str]:
+        return set(self._bookings)
 
     def total(self, plane: Plane, owner: str) -> Vector:
         """All promises on each port of a node or leaf."""
@@ -134,7 +134,7 @@ class BandwidthLedger:
 
     def reserved(self, name: str) -> Mapping[str, float]:
         """What a slice holds of each link."""
-        booking = self._reserved.get(name)
+        booking = self._bookings.get(name)
         found: dict[str, float] = {}
         for owner, amount in booking.whole.items() if booking else ():
             links = self.fabric.link_names(booking.plane, owner)  # type: ignore[union-attr]

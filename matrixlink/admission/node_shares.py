@@ -48,7 +48,7 @@ def node_ports(
 ) -> list[Ports]:
     """The ports of each slice in `here`, which must be all slices on that node and plane."""
     plane = here[0].plane
-    capacity = sums.of(fabric.usable(plane, node))
+    capacity = sums.of(fabric.usable_rates(plane, node))
     whole = sum(capacity)
     floors = [_floors(node, each, ledger, len(capacity), sums) for each in here]
     made: dict[tuple[float, ...], list[float]] = {}  # sub-planes in the same condition are computed once

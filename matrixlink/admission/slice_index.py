@@ -66,7 +66,7 @@ class SliceIndex:
         self._by_name: dict[str, SliceState] = {}
         self._on: defaultdict[tuple[Plane, str], dict[str, None]] = defaultdict(dict)
         self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
-        self.trimmed: set[str] = set()
+        self.degraded: set[str] = set()
         """Slices that have less than they were promised."""
 
     def __iter__(self) -> Iterator[SliceState]:
@@ -82,7 +82,7 @@ class SliceIndex:
         """The slices with this member on this plane, in the order they came."""
         return [self._by_name[name] for name in self._on.get((plane, node), ())]
 
-    def touching(self, plane: Plane, nodes: Iterable[str]) -> list[str]:
+    def names_at(self, plane: Plane, nodes: Iterable[str]) -> list[str]:
         return sorted({name for node in nodes for name in self._on.get((plane, node), ())})
 
     def keys(self, isolation: str) -> dict[int, str]:
@@ -99,7 +99,7 @@ class SliceIndex:
                 self._keys[terms.isolation][terms.isolation_key] = terms.name
         self._by_name[terms.name] = terms
         less = not terms.withdrawing and (terms.kept < 1 or bool(terms.unprotected))
-        (self.trimmed.add if less else self.trimmed.discard)(terms.name)
+        (self.degraded.add if less else self.degraded.discard)(terms.name)
 
     def drop(self, name: str) -> None:
         current = self._by_name.pop(name, None)
@@ -108,10 +108,10 @@ class SliceIndex:
         for node in current.members:
             self._on[current.plane, node].pop(name, None)
         self._keys[current.isolation].pop(current.isolation_key, None)
-        self.trimmed.discard(name)
+        self.degraded.discard(name)
 
     def clear(self) -> None:
         self._by_name.clear()
         self._on.clear()
         self._keys.clear()
-        self.trimmed.clear()
+        self.degraded.clear()

@@ -81,7 +81,7 @@ def evaluate(promises: AdmissionState, supposed: Scenario, asked: WhatIfRequest 
     names = {terms.name for terms in affected} | {name for plane in planes for name in promises.degraded_slices(plane)}
     concerned = [promises.slices[name] for name in sorted(names)]
     claims = [promises.claim(terms, fabric) for terms in concerned]
-    book = promises.ledger.copy(fabric, fabric.usable)
+    book = promises.ledger.copy(fabric, fabric.usable_rates)
     kept = reallocate(book, claims, promises.healthy_ledger)
     moved = {terms.name for terms in affected}
     effects = [
@@ -104,7 +104,7 @@ def _is_rerouted(promises: AdmissionState, supposed: Scenario, terms: SliceState
     concerned = promises.owners(terms.plane, promises.reached(terms))
     if not any(owner in supposed.changed for owner in concerned):
         return False
-    return promises.around_slice(terms) != promises.around_slice(terms, supposed.fabric)
+    return promises.impaired_ports_of(terms) != promises.impaired_ports_of(terms, supposed.fabric)
 
 
 def _slice_effect(
@@ -136,13 +136,13 @@ def _overfull_links(
     promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRequest]
 ) -> dict[Plane, list[Overfull]]:
     """By plane, the links whose floors, in full, would exceed their capacity."""
-    book = promises.ledger.copy(fabric, fabric.usable)
+    book = promises.ledger.copy(fabric, fabric.usable_rates)
     for claim in claims:
         floors = claim.floors
         book.put(claim.owner, Booking(claim.plane, floors, floors))
     found: dict[Plane, list[Overfull]] = {plane: [] for plane in Plane}
     for plane, owner in sorted({(claim.plane, owner) for claim in claims for owner in claim.needs.need}):
-        total, capacity = book.total(plane, owner), fabric.usable(plane, owner)
+        total, capacity = book.total(plane, owner), fabric.usable_rates(plane, owner)
         over = total > capacity + 1e-9 * np.maximum(capacity, 1.0)
         if over.any():
             links = fabric.link_names(plane, owner)

@@ -99,13 +99,13 @@ class LinkAgent:
         desired = program.model_dump(mode="json") if program.action == "program" else None
         self._order(program.slice, program.generation, program.action, desired)
 
-    def take_answer(self, desired: list[DesiredProgram]) -> None:
+    def apply_answer(self, desired: list[DesiredProgram]) -> None:
         """Apply everything that the answer to a report requests; forget what is cleared and no longer requested."""
         for each in desired:
             try:
                 if each.program is not None:
                     if each.again:
-                        self._write_again(each.slice, each.generation)
+                        self._rewrite(each.slice, each.generation)
                     self.ensure(each.program)
                 elif each.action == "clear":
                     self._order(each.slice, each.generation, "clear", None)
@@ -191,7 +191,7 @@ class LinkAgent:
             self._wake.set()
         return drifted
 
-    def _write_again(self, slice: str, generation: int) -> None:
+    def _rewrite(self, slice: str, generation: int) -> None:
         """Handle MatrixLink's finding that a table's digest differs from the request although the generation matches:
         forget what is held of it, so that the whole spec is applied again."""
         program = self._programs.get(slice)

@@ -27,7 +27,7 @@ class AgentProbing:
     ) -> None:
         self._node = node
         self._plan = plan
-        self._wires = wires
+        self._transport = wires
         self._round_at = round_at
         self._round = -1
         self._sweep: ProbeRoundResult | None = None
@@ -37,7 +37,7 @@ class AgentProbing:
         below their rate."""
         round, plan = int(self._round_at(now)), self._plan()
         if self._sweep is None or round != self._round:
-            self._round, self._sweep = round, self._wires.sweep(plan, self._node, round)
+            self._round, self._sweep = round, self._transport.sweep(plan, self._node, round)
         known = {f"{self._node}.{port}" for port, share in ports.items() if share < 1}
         failed = [
             FailedProbe(probe=probe, share=floor(share * 1e4) / 1e4)

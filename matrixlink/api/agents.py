@@ -23,7 +23,7 @@ def agent_routes(store: LinkStore, reports: LinkReportProcessor) -> APIRouter:
         with store.reading() as session:
             found = session.get(ProgramRow, caller.key(name))
             hidden = found is not None and caller.principal.role == "agent"
-            if found is None or (hidden and not caller.principal.reports_for(found.node)):
+            if found is None or (hidden and not caller.principal.may_report_for(found.node)):
                 raise NotFound(f"there is no program named {name[:80]!r}", field="name")
             return found.view()
 
@@ -35,7 +35,7 @@ def agent_routes(store: LinkStore, reports: LinkReportProcessor) -> APIRouter:
     def take_reports(body: LinkReports, caller: Caller) -> LinkReportAnswers:
         """Each report by itself: one for a node that the token does not cover is refused, and the others are
         accepted."""
-        return LinkReportAnswers(answers=caller.answers_each(body.reports, reports.take, _refused))
+        return LinkReportAnswers(answers=caller.answer_reports(body.reports, reports.take, _refused))
 
     return api.router
 

@@ -40,14 +40,14 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
 
     @kind.ask("GET /flows")
     async def list_flows(request: Request, name: str, params: Params) -> Response:
-        traffic, group = communicators.traffic_of(name)
+        traffic, group = communicators.traffic_and_group(name)
         flows = traffic.flows.flows_of(name) if group else slice(0, 0)
         numbers = {flow_name(number): number for number in range(flows.stop - flows.start)}
         return _paged(request, params, numbers, lambda number: flow_item(traffic, name, group, number) if group else {})
 
     @kind.ask("GET /changes")
     async def list_changes(request: Request, name: str, params: Params) -> Response:
-        traffic, group = communicators.traffic_of(name)
+        traffic, group = communicators.traffic_and_group(name)
         numbers = change_items(traffic, name, group) if group else {}
         return _paged(request, params, numbers, lambda at: change_item(traffic, name, group, at) if group else {})
 
@@ -89,7 +89,7 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
         return tables.view(name, version)
 
     def _chip(switch: str, field: str) -> tuple[TableViews, str]:
-        supernode = communicators.fabric.supernode_with(switch)
+        supernode = communicators.fabric.supernode_of_part(switch)
         tables = views(supernode.name) if supernode is not None else None
         if supernode is None or tables is None or not tables.has(switch):
             first = next(iter(communicators.fabric.supernodes), None)

@@ -46,7 +46,7 @@ def _links(links: KindRoutes, store: LinkStore, inventory: FabricInventory) -> N
     ) -> Response:
         if params.watch:
             check_plane(plane)
-            narrow = params.narrowed(plane=plane, node=node)
+            narrow = params.restricted_to(plane=plane, node=node)
             return list_or_watch(request, narrow, store.records, LinkRow, lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
         shown = inventory.link_page(plane, node, params, narrowed)

@@ -28,7 +28,7 @@ def link_health_routes(
 
     @api.of(access.LINKS).change("POST :undamp", after=nudge, shown=inventory.link)
     def undamp(name: str) -> LinkView:
-        with slice_controller.promises.changing() as session:
+        with slice_controller.promises.transaction() as session:
             slice_controller.promises.mark_stale()
             conditions.undamp(session, name)
         return inventory.link(name)

@@ -20,13 +20,13 @@ class TrafficGroup:
     of ranks."""
 
     supernode: str
-    made_from: tuple[object, ...]
+    terms: tuple[object, ...]
     ends: Ints
     source: Ints
     target: Ints
 
     def same(self, other: TrafficGroup) -> bool:
-        return self.supernode == other.supernode and self.made_from == other.made_from
+        return self.supernode == other.supernode and self.terms == other.terms
 
 
 def group_of(row: CommunicatorRow, members: list[str], traffic: UbTraffic) -> TrafficGroup:

@@ -62,9 +62,9 @@ class Communicators:
         self.synchronise()
         with self.store.transaction() as session:
             row = session.get(CommunicatorRow, name)
-            slice, desired = self._slice_of(session, request), _desired(name, request)
+            slice, desired = self._validated_slice(session, request), _desired(name, request)
             group = self._group(desired, slice.members)
-            self._refuse_too_many(name, group, desired.routing)
+            self._check_flow_limit(name, group, desired.routing)
             if row is not None and row.slice != desired.slice:
                 raise Conflict(f"communicator {name!r} belongs to slice {row.slice}; delete it first", field="slice")
             if row is None:
@@ -93,7 +93,7 @@ class Communicators:
         with self.store.reading() as session:
             return [self._shown(row) for row in communicators_in(session)]
 
-    def traffic_of(self, name: str) -> tuple[UbTraffic, TrafficGroup | None]:
+    def traffic_and_group(self, name: str) -> tuple[UbTraffic, TrafficGroup | None]:
         """The plane with a communicator's flows, and its group, None while it is idle. Raises NotFound."""
         self.synchronise()
         group = self._groups.get(name)
@@ -101,7 +101,7 @@ class Communicators:
             return self._traffic[group.supernode], group
         with self.store.reading() as session:
             row = find(session, CommunicatorRow, name)
-            return self._plane_at(find(session, SliceRow, row.slice).members[0]), None
+            return self._traffic_at(find(session, SliceRow, row.slice).members[0]), None
 
     def plane(self, supernode: str) -> UbTraffic:
         """The tables and flows of a supernode for the present ports. KeyError if there is no such supernode."""
@@ -112,7 +112,7 @@ class Communicators:
             self._traffic[supernode] = made
         return self._traffic[supernode]
 
-    def _plane_at(self, node: str) -> UbTraffic:
+    def _traffic_at(self, node: str) -> UbTraffic:
         """For the supernode that a node belongs to, whether or not it is in its graph (any more)."""
         return self.plane(NodeName(node).supernode)
 
@@ -158,7 +158,7 @@ class Communicators:
                     group = self._group(row, slice.members)
                     if len(group.source):
                         wanted[row.name] = (group, row.offered_gbps, row.routing, row.seed)
-        self._put_groups(self._within_limit(wanted))
+        self._apply_groups(self._within_limit(wanted))
         if orphans:
             with self.store.transaction() as session:
                 for name in orphans:
@@ -183,7 +183,7 @@ class Communicators:
         shape = self.plane(group.supernode).shape
         return len(group.source) * shape.sub_planes * (shape.chips if routing == SPRAY else 1)
 
-    def _put_groups(self, wanted: dict[str, DesiredGroup]) -> None:
+    def _apply_groups(self, wanted: dict[str, DesiredGroup]) -> None:
         current = self._groups
         gone = [name for name, group in current.items() if name not in wanted or not wanted[name][0].same(group)]
         for supernode, traffic in self._traffic.items():
@@ -206,7 +206,7 @@ class Communicators:
 
     # -- parts ---------------------------------------------------------------------------------------------------------
 
-    def _slice_of(self, session: Session, request: CommunicatorRequest) -> SliceRow:
+    def _validated_slice(self, session: Session, request: CommunicatorRequest) -> SliceRow:
         """The slice of a valid spec; InvalidField for an invalid one."""
         slice = session.get(SliceRow, request.slice)
         if slice is None:
@@ -222,7 +222,7 @@ class Communicators:
             node = str(rank.npu.node)
             if node not in members:
                 raise InvalidField(f"{rank} is not on a member of slice {slice.name!r}", field=f"ranks[{at}]")
-            if rank not in self._plane_at(node).end_number:
+            if rank not in self._traffic_at(node).end_number:
                 raise InvalidField(f"there is no die {rank}", field=f"ranks[{at}]")
         twice = {rank: at for at, rank in enumerate(request.ranks or ())}
         for at, rank in enumerate(request.ranks or ()):
@@ -233,9 +233,9 @@ class Communicators:
 
     def _group(self, row: CommunicatorRow, members: list[str]) -> TrafficGroup:
         """Members that are not in any graph (any more) have no ranks."""
-        return group_of(row, [node for node in members if self.fabric.has(node)], self._plane_at(members[0]))
+        return group_of(row, [node for node in members if self.fabric.has(node)], self._traffic_at(members[0]))
 
-    def _refuse_too_many(self, name: str, group: TrafficGroup, routing: str) -> None:
+    def _check_flow_limit(self, name: str, group: TrafficGroup, routing: str) -> None:
         traffic = self.plane(group.supernode)
         flows = self._flows(group, routing)
         current = traffic.flows.flows_of(name) if name in traffic.flows.groups else slice(0, 0)

@@ -64,7 +64,7 @@ class UbTraffic:
         self.changes: dict[str, GroupChange] = {}
         self.events = 0
         built = self._fabric.as_built()
-        self._seen = {node: now for node in self.nodes if (now := self._ports_of(built, node))}
+        self._seen = {node: now for node in self.nodes if (now := self._impaired_ports(built, node))}
 
     def _take(self, supernode: Supernode) -> None:
         self.supernode = supernode
@@ -79,7 +79,7 @@ class UbTraffic:
         """The plane as its graph has it: everything at full rate except cables and nodes that are not drawn."""
         state, built = ElementState(self.shape), self._fabric.as_built()
         for node, number in self.supernode.slots.items():
-            for port, (gbps, _) in self._ports_of(built, node).items():
+            for port, (gbps, _) in self._impaired_ports(built, node).items():
                 if port in self._element:
                     kind, plane, element = self._element[port]
                     state.share[kind][plane, number, element] = self._share(port, gbps)
@@ -89,13 +89,13 @@ class UbTraffic:
         """The share of its built rate; for a table, two cables to one chip count as one."""
         return min(gbps / self._built[port], 1.0)
 
-    def _ports_of(self, fabric: Fabric, node: str) -> dict[str, tuple[float, bool]]:
+    def _impaired_ports(self, fabric: Fabric, node: str) -> dict[str, tuple[float, bool]]:
         """By place, where a node's ports differ from full rate and in use."""
         if not fabric.has(node):
             return dict.fromkeys(self._built, (0.0, False))
         if node not in fabric.touched():
             return {}
-        found = fabric.in_place(node, out=False)
+        found = fabric.irregular_places(node, out=False)
         return {port: found[port] for port in found.keys() & self._built.keys()}
 
     # ---- names ------------------------------------------------------------------------------------------------------
@@ -143,7 +143,7 @@ class UbTraffic:
 
     def _news(self, fabric: Fabric) -> Iterator[ElementEvent]:
         for number, node in enumerate(self.nodes):
-            now = self._ports_of(fabric, node)
+            now = self._impaired_ports(fabric, node)
             seen = self._seen.get(node, {})
             if now == seen:
                 continue

@@ -53,7 +53,7 @@ class SecurityRule(ApiModel):
 
     @field_validator("remote")
     @classmethod
-    def _sound(cls, remote: str) -> str:
+    def _validate_remote(cls, remote: str) -> str:
         if remote != "*" and not is_address_block(remote):
             validate_resource_name(remote, "securityRules.remote")
         return remote

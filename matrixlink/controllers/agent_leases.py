@@ -38,7 +38,7 @@ class Leases:
         self._pauses = pauses or ProcessPauses(clock)
         self._leases: dict[str, Lease] = {}
 
-    def newer(self, node: str, epoch: int, sequence: int, epoch_before: int) -> bool:
+    def is_newer(self, node: str, epoch: int, sequence: int, epoch_before: int) -> bool:
         """Whether a report is newer than all accepted so far. `epoch_before` is the durable epoch."""
         current = self._leases.get(node)
         seen = (current.epoch, current.sequence) if current else (epoch_before, -1)

@@ -30,14 +30,14 @@ class LinkHealth:
         self._pauses = pauses
 
     async def watch(self) -> str:
-        self._pauses.beat()
-        found = self._diagnosis.look()
-        if self._conditions.damped():
-            with self._slice_controller.promises.changing() as session:
+        self._pauses.record_beat()
+        found = self._diagnosis.evaluate()
+        if self._conditions.damped_links():
+            with self._slice_controller.promises.transaction() as session:
                 self._conditions.release(session)
         if self._events.due():
-            with self._slice_controller.promises.changing() as session:
-                self._events.tell(session)
+            with self._slice_controller.promises.transaction() as session:
+                self._events.record_events(session)
         rerouted = self._slice_controller.reroute()
-        gone = self._slice_controller.settle_all()
+        gone = self._slice_controller.reconcile_all()
         return f"{len(found)} parts judged by probes, {len(rerouted)} slices rerouted, {len(gone)} gone"

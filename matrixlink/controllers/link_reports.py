@@ -87,7 +87,7 @@ class LinkReportProcessor:
         """An answer per report, in their order. What else they bring is passed on once they are durable."""
         nodes = [str(report.node) for report in reports]
         batch = LinkReportBatch()
-        with self._slice_controller.promises.changing() as session:
+        with self._slice_controller.promises.transaction() as session:
             programs = self._store.programs_by_node(session, nodes)
             fences = self._store.fences_by_node(session, nodes)
             agents = self._store.agents(session, nodes)
@@ -101,10 +101,10 @@ class LinkReportProcessor:
                 self._answer(session, report, reason, programs) for report, reason in zip(reports, taken, strict=True)
             ]
         accepted = [report for report, reason in zip(reports, taken, strict=True) if reason is None]
-        self._store.records.on_commit(lambda: self._pass_on(accepted, batch.news))
+        self._store.records.on_commit(lambda: self._publish(accepted, batch.news))
         return answers
 
-    def _pass_on(self, reports: list[LinkReport], news: bool) -> None:
+    def _publish(self, reports: list[LinkReport], news: bool) -> None:
         heard = [self._diagnosis.record_results(report) for report in reports]
         for report in reports:
             self._rates.record_counters(report)
@@ -123,10 +123,10 @@ class LinkReportProcessor:
         """Take one report in; a reason and a sentence where it is refused."""
         node = str(report.node)
         fabric = self._slice_controller.fabric
-        if not fabric.has(node) and not self._discovered(report.node):
+        if not fabric.has(node) and not self._discover_supernode(report.node):
             return "NotFound", f"there is no node {node}"
         agent = agents.get(node)
-        if not self._leases.newer(node, report.epoch, report.sequence, agent.epoch if agent else -1):
+        if not self._leases.is_newer(node, report.epoch, report.sequence, agent.epoch if agent else -1):
             return "StaleReport", f"epoch {report.epoch}, sequence {report.sequence} is not newer than what was taken"
         try:
             for at, port in enumerate(report.ports):
@@ -145,7 +145,7 @@ class LinkReportProcessor:
         reported = {program.slice: program for program in report.programs}
         before = self._remember(node, programs[node], reported)
         for row in programs[node]:
-            self._audit(session, row, reported.get(row.slice), before.get(row.slice))
+            self._check_drift(session, row, reported.get(row.slice), before.get(row.slice))
             if self._follow(row, reported.get(row.slice)):
                 batch.touched.add(row.slice)
         for fence in fences.get(node, ()):
@@ -165,7 +165,7 @@ class LinkReportProcessor:
             text = f"{report.counters.at:g} is no moment that has been; the latest may be {latest:.0f}"
             raise InvalidField(text, field="counters.at")
 
-    def _discovered(self, node: NodeName) -> bool:
+    def _discover_supernode(self, node: NodeName) -> bool:
         """Take up the supernode that a node never heard of stands in: it is there, as its agent speaks. Whoever reads
         the tables next finds it by the agent's row."""
         fabric = self._slice_controller.fabric
@@ -192,7 +192,7 @@ class LinkReportProcessor:
         for node in nodes:
             self._programs.pop(node, None)
 
-    def _audit(
+    def _check_drift(
         self, session: Session, row: ProgramRow, reported: ReportedProgram | None, before: KnownProgram | None
     ) -> None:
         """Tell of tables that were otherwise than requested: those the agent found and wrote again by itself, and those
@@ -200,17 +200,17 @@ class LinkReportProcessor:
         if reported is None:
             return
         reported_before = None if before is None else before.drifts
-        strange = self._strange(row, reported)
+        strange = self._has_drifted(row, reported)
         # What an agent found before it was first heard, by this process, was told of before.
         if strange or (reported_before is not None and reported.drifts > reported_before):
             self.counters["drifts"] += 1
             who = "its digest is not that of the spec" if strange else "its agent read it back"
             text = f"the table of {row.slice} on {row.node} was not what was programmed: {who}; it is written again"
-            self._store.say(
+            self._store.record_event(
                 session, row.slice, "TablesDrifted", text, self._clock.now(), warning=True, project=row.project
             )
 
-    def _strange(self, row: ProgramRow, reported: ReportedProgram | None) -> bool:
+    def _has_drifted(self, row: ProgramRow, reported: ReportedProgram | None) -> bool:
         """Whether the agent holds the desired generation by name, but not by what is in the table."""
         return (
             reported is not None and reported.digest is not None and row.action == "program"
@@ -252,7 +252,7 @@ class LinkReportProcessor:
         return LinkReportAnswer(node=report.node, accepted=True, desired=desired)
 
     def _desired_program(self, row: ProgramRow, reported: ReportedProgram | None) -> DesiredProgram:
-        again = self._strange(row, reported)
+        again = self._has_drifted(row, reported)
         request = row.desired(whole=again or not _acknowledges(row, reported))
         request.again = again
         return request
@@ -261,7 +261,7 @@ class LinkReportProcessor:
         """Bring a program's state to what its agent says. True when it changed; a row that did not is left
         untouched."""
         before = state, acknowledged, message = row.state, row.acknowledged, row.message
-        strange = self._strange(row, reported)
+        strange = self._has_drifted(row, reported)
         if row.action == "clear":
             if reported is not None and reported.status == "Cleared" and reported.generation >= row.generation:
                 state = "Cleared"

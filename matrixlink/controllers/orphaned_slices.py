@@ -52,5 +52,7 @@ class OrphanedSlices:
             if row.allocation != allocation or row.state == WITHDRAWING:
                 return
             text = f"its allocation {allocation} is gone: it is withdrawn, and its floors are released"
-            store.say(session, name, "OrphanReleased", text, self._clock.now(), warning=True, project=row.project)
+            store.record_event(
+                session, name, "OrphanReleased", text, self._clock.now(), warning=True, project=row.project
+            )
         self._slice_controller.withdraw(name)

@@ -44,7 +44,7 @@ class SupernodeExpiry:
         ]
         gone = []
         if silent:
-            with self._slice_controller.promises.changing() as session:
+            with self._slice_controller.promises.transaction() as session:
                 used = {member for row in store.slices(session) for member in row.members}
                 gone = [name for name in silent if used.isdisjoint(fabric.supernodes[name].nodes())]
                 for name in gone:

@@ -54,7 +54,7 @@ class TopologyFollower:
         document: dict[str, Any] = {"spec": wiring.spec, "drawn": wiring.drawn, "found": _moved_cables(wiring)}
         supernode = supernode_from_document(name, document)
         try:
-            news = self._slice_controller.promises.take_topology(supernode)
+            news = self._slice_controller.promises.apply_topology(supernode)
         except InvalidField as refused:
             log.warning("graph refused", extra={"supernode": name, "why": refused.message})
             return False

@@ -102,7 +102,7 @@ class ClosShape:
         return self.sub_planes * (self.all_nodes + self.chips * (self.supernodes + self.spines))
 
     @functools.cached_property
-    def chip_of_end(self) -> Ints:
+    def chip_of_endpoint(self) -> Ints:
         """The rule: die d uses the L2 chip of that number, CPU c the chip of that number."""
         return np.concatenate([np.arange(self.dies), np.arange(self.cpus)]) % self.chips
 

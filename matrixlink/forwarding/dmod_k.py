@@ -32,14 +32,14 @@ def nth_set_bit(words: Words, turn: Ints, width: int) -> Ints:
 def l1_entries(shape: ClosShape, left: Availability, plane: Ints, source: Ints, target: Ints) -> Ports:
     """A row per (sub-plane, node of the L1 chip, destination node): the port to each endpoint of the destination."""
     words = left.pairs[plane, source, target]
-    entries = np.broadcast_to((shape.ends + shape.chip_of_end).astype(np.int8), (len(words), shape.ends)).copy()
+    entries = np.broadcast_to((shape.ends + shape.chip_of_endpoint).astype(np.int8), (len(words), shape.ends)).copy()
     broken = np.flatnonzero(words != (1 << shape.chips) - 1)
     if len(broken):
         few = words[broken]
         spread = (shape.ends + nth_set_bit(few, source[broken] + target[broken], shape.chips)).astype(np.int8)
         spread[few == 0] = NONE
         served_always = int(np.bitwise_and.reduce(few))
-        for end, chip in enumerate(shape.chip_of_end.tolist()):
+        for end, chip in enumerate(shape.chip_of_endpoint.tolist()):
             if not served_always >> chip & 1:
                 gone = (few & np.uint32(1 << chip)) == 0
                 entries[broken[gone], end] = spread[gone]
@@ -47,7 +47,7 @@ def l1_entries(shape: ClosShape, left: Availability, plane: Ints, source: Ints, 
     entries[own] = np.arange(shape.ends)
     if not left.ends.all():
         reached = left.ends[plane, target]
-        reached[own] = left.ends_alive[plane[own], target[own]]
+        reached[own] = left.endpoints_alive[plane[own], target[own]]
         entries[~reached] = NONE
     return entries
 
@@ -94,6 +94,6 @@ def l3_ports(shape: ClosShape, left: Availability) -> Ports:
 
 def to_endpoints(ports: Ports, ends_alive: Bools) -> Ports:
     """Ports towards nodes [..., m] as ports towards endpoints [..., m, e]: none to an endpoint whose link is lost.
-    `ends_alive` is [p, m, e], and the first axis of `ports` is the sub-plane."""
+    `endpoints_alive` is [p, m, e], and the first axis of `ports` is the sub-plane."""
     spread = (slice(None), *(None,) * (ports.ndim - 2))
     return np.ascontiguousarray(np.where(ends_alive[spread], ports[..., None], np.int8(NONE)))

@@ -32,13 +32,13 @@ class ElementEvent:
 class Availability:
     """What may be used. `pairs[p, n, m]`: the L2 numbers by which node n reaches node m; a node reaches itself by all
     of them. `spines[p, s, k]`: the third-level chips that L2 chip k of supernode s reaches. `ends`: endpoints with a
-    link that may be used. Elements that work can still deliver, drained or not: `ends_alive`, `cables_alive`,
+    link that may be used. Elements that work can still deliver, drained or not: `endpoints_alive`, `cables_alive`,
     `trunks_alive`."""
 
     pairs: Words
     spines: Words
     ends: Bools
-    ends_alive: Bools
+    endpoints_alive: Bools
     cables_alive: Bools
     trunks_alive: Bools
 

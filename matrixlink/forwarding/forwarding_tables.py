@@ -63,15 +63,15 @@ class ForwardingTables:
         self.left: Availability = self.condition.left(planes)
         self.link_shares = self.condition.link_shares(planes)
         self.l1: Ports = np.empty((len(planes), nodes, nodes, shape.ends), np.int8)
-        self.l1[:] = shape.ends + shape.chip_of_end
+        self.l1[:] = shape.ends + shape.chip_of_endpoint
         own = np.arange(nodes)
         self.l1[:, own, own] = np.arange(shape.ends)
         whole = self.left.pairs == low_bits(shape.chips)
-        self._remake_l1(planes, self.left, _affected_rows(~whole, ~self.left.ends, ~self.left.ends_alive))
+        self._rebuild_l1(planes, self.left, _affected_rows(~whole, ~self.left.ends, ~self.left.endpoints_alive))
         self._l2_ports = l2_ports(shape, self.left)
-        self.l2: Ports = to_endpoints(self._l2_ports, self.left.ends_alive)
+        self.l2: Ports = to_endpoints(self._l2_ports, self.left.endpoints_alive)
         self._l3_ports = self._ports_of_spines(self.left)
-        self.l3: Ports = to_endpoints(self._l3_ports, self.left.ends_alive)
+        self.l3: Ports = to_endpoints(self._l3_ports, self.left.endpoints_alive)
 
     @property
     def entries(self) -> int:
@@ -81,7 +81,7 @@ class ForwardingTables:
     def version(self) -> str:
         """Names the present tables: the same text for the same condition, whatever came before."""
         reported = hashlib.blake2b(digest_size=8)
-        for name in ("pairs", "spines", "ends", "ends_alive", "cables_alive", "trunks_alive"):
+        for name in ("pairs", "spines", "ends", "endpoints_alive", "cables_alive", "trunks_alive"):
             reported.update(np.ascontiguousarray(getattr(self.left, name)).tobytes())
         return reported.hexdigest()
 
@@ -97,12 +97,12 @@ class ForwardingTables:
         shares = self.condition.link_shares(planes)
         changed = (shares != self.link_shares[planes]).any(1)
         self.link_shares[planes] = shares
-        ends = now.ends_alive != before.ends_alive
+        ends = now.endpoints_alive != before.endpoints_alive
         rows = _affected_rows(now.pairs != before.pairs, now.ends != before.ends, ends)
         changed |= rows.any((1, 2)) | (now.spines != before.spines).any((1, 2))
-        l1 = self._remake_l1(planes, now, rows)
-        l2 = _rebuild(self.l2, self._l2_ports, l2_ports(self.shape, now), planes, ends, now.ends_alive)
-        l3 = _rebuild(self.l3, self._l3_ports, self._ports_of_spines(now), planes, ends, now.ends_alive)
+        l1 = self._rebuild_l1(planes, now, rows)
+        l2 = _rebuild(self.l2, self._l2_ports, l2_ports(self.shape, now), planes, ends, now.endpoints_alive)
+        l3 = _rebuild(self.l3, self._l3_ports, self._ports_of_spines(now), planes, ends, now.endpoints_alive)
         return TableChange(l1, l2, l3, planes[changed])
 
     def _ports_of_spines(self, left: Availability) -> Ports:
@@ -110,7 +110,7 @@ class ForwardingTables:
             return np.empty((len(left.pairs), self.shape.chips, 0, self.shape.all_nodes), self.shape.port_type)
         return l3_ports(self.shape, left)
 
-    def _remake_l1(self, planes: Ints, left: Availability, rows: Bools) -> EntryDiff:
+    def _rebuild_l1(self, planes: Ints, left: Availability, rows: Bools) -> EntryDiff:
         """Make the rows [p, n, m] by the rule, p running over `planes`, and return what changed."""
         found, nodes = np.flatnonzero(rows), self.shape.all_nodes
         table = self.l1.reshape(-1, self.shape.ends)

@@ -126,12 +126,12 @@ class LiveFlows:
             shape = (len(spread.transfers), self.tables.shape.sub_planes, spread.ways)
             path, weight = self.path[at].reshape(*shape, -1), self.weight[at].reshape(shape)
             for plane in planes.tolist():
-                path[:, plane], weight[:, plane] = self._pieces(spread, plane, shares)
+                path[:, plane], weight[:, plane] = self._paths_and_weights(spread, plane, shares)
             if not np.isinf(spread.transfers.ceiling).all():
                 total = np.maximum(weight.sum((1, 2), keepdims=True), np.finfo(float).tiny)
                 self.ceiling[at] = (weight / total * spread.transfers.ceiling[:, None, None]).ravel()
 
-    def _pieces(self, spread: PathSpread, plane: int, shares: Floats) -> tuple[Paths, Floats]:
+    def _paths_and_weights(self, spread: PathSpread, plane: int, shares: Floats) -> tuple[Paths, Floats]:
         """Path and weight of each transfer's ways in one sub-plane. Ways that have a path share the weight evenly."""
         transfers, ways = spread.transfers, spread.ways
         source, target = (np.repeat(ends, ways) for ends in (transfers.source, transfers.target))

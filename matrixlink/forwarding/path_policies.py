@@ -75,16 +75,16 @@ class PathSpread:
     def __init__(self, transfers: Transfers, tables: ForwardingTables) -> None:
         self.transfers, self.tables = transfers, tables
         ends = tables.shape.ends
-        self._from, self._to = transfers.source // ends, transfers.target // ends
-        self._within = self._from == self._to
+        self._source_node, self._to = transfers.source // ends, transfers.target // ends
+        self._within = self._source_node == self._to
         self.ways = tables.shape.chips if transfers.policy == SPRAY else 1
         if transfers.policy == PLANNED:
-            self._colour = np.zeros(len(transfers), np.int64)
+            self._planned_colour = np.zeros(len(transfers), np.int64)
             across = ~self._within
-            self._colour[across] = matchings(self._from[across], self._to[across], tables.shape.chips)
+            self._planned_colour[across] = matchings(self._source_node[across], self._to[across], tables.shape.chips)
 
     def words(self, plane: int) -> Words:
-        return self.tables.left.pairs[plane, self._from, self._to]
+        return self.tables.left.pairs[plane, self._source_node, self._to]
 
     def weight(self, plane: int) -> Floats:
         words = self.words(plane)
@@ -97,17 +97,17 @@ class PathSpread:
         chosen[self._within, 0] = 0
         return chosen
 
-    def _static(self, plane: int) -> Ints:
+    def _static_chips(self, plane: int) -> Ints:
         planes = np.full(len(self.transfers), plane)
         return table_chips(self.tables, planes, self.transfers.source, self.transfers.target)[:, None]
 
-    def _planned(self, plane: int) -> Ints:
+    def _planned_chips(self, plane: int) -> Ints:
         chosen, across = np.zeros(len(self.transfers), np.int64), ~self._within
-        colour, words, chips = self._colour[across], self.words(plane)[across], self.tables.shape.chips
-        chosen[across] = chips_around_faults(colour, self._from[across], self._to[across], words, chips)
+        colour, words, chips = self._planned_colour[across], self.words(plane)[across], self.tables.shape.chips
+        chosen[across] = chips_around_faults(colour, self._source_node[across], self._to[across], words, chips)
         return chosen[:, None]
 
-    def _hashed(self, plane: int) -> Ints:
+    def _hashed_chips(self, plane: int) -> Ints:
         words = self.words(plane)
         transfer = hash_mix(hash_mix(self.transfers.source, self.transfers.seed), self.transfers.target)
         best, chosen = np.zeros(len(words), np.uint64), np.full(len(words), NONE, np.int64)
@@ -117,14 +117,17 @@ class PathSpread:
             best[better], chosen[better] = score[better], chip
         return chosen[:, None]
 
-    def _sprayed(self, plane: int) -> Ints:
+    def _sprayed_chips(self, plane: int) -> Ints:
         chip = np.arange(self.tables.shape.chips)
         return np.where((self.words(plane)[:, None] >> chip.astype(np.uint32)) & 1, chip, NONE)
 
 
 _CHOOSERS: dict[str, Callable[[PathSpread, int], Ints]] = {
-    STATIC: PathSpread._static, PLANNED: PathSpread._planned, ECMP: PathSpread._hashed, SPRAY: PathSpread._sprayed,
-}  # fmt: skip
+    STATIC: PathSpread._static_chips,
+    PLANNED: PathSpread._planned_chips,
+    ECMP: PathSpread._hashed_chips,
+    SPRAY: PathSpread._sprayed_chips,
+}
 
 
 def hash_mix(a: NDArray[np.uint64] | Ints, b: NDArray[np.int64] | int) -> NDArray[np.uint64]:

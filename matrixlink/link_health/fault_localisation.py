@@ -38,7 +38,7 @@ class ProbeResults:
 
     sent: int
     failed: dict[int, float]
-    blind: frozenset[str]
+    impaired_ports: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +69,14 @@ class ProbeHistory:
 
 
 class FaultLocaliser:
-    """`record_results` is called for every accepted report, `look` by the watcher."""
+    """`record_results` is called for every accepted report, `evaluate` by the watcher."""
 
     def __init__(self, fabric: Fabric, promises: AdmissionState, conditions: LinkStateTracker, clock: Clock) -> None:
         self._clock = clock
         self._promises = promises
         self._conditions = conditions
         self._fabric = fabric
-        self._rounds: dict[str, ProbeHistory] = {}
+        self._histories: dict[str, ProbeHistory] = {}
         self._suspicions: dict[str, tuple[SuspectedParts, ...]] = {}
         self._news = False
         self.latency_us: dict[str, dict[str, float]] = {}
@@ -97,13 +97,13 @@ class FaultLocaliser:
         reported = report.probes
         if reported is None:
             return False
-        node, rounds = str(report.node), self._rounds_of(self._fabric.supernode_name(report.node))
+        node, rounds = str(report.node), self._history_of(self._fabric.supernode_name(report.node))
         heard = rounds.heard.setdefault(reported.round, {})
         if node not in heard:
             self.sent, self.failed = self.sent + reported.sent, self.failed + len(reported.failed)
         blind = frozenset(port.port for port in report.ports)
         if node in heard:  # its port may have recovered since the probes were sent
-            blind |= heard[node].blind
+            blind |= heard[node].impaired_ports
         heard[node] = ProbeResults(reported.sent, {each.probe: each.share for each in reported.failed}, blind)
         rounds.heard_at[node] = self._clock.now()
         for old in rounds.newest()[ROUNDS_EVALUATED + ROUNDS_AHEAD_MAX :]:
@@ -117,23 +117,23 @@ class FaultLocaliser:
         for node in nodes:
             self.latency_us.pop(node, None)
 
-    def _rounds_of(self, supernode: str) -> ProbeHistory:
+    def _history_of(self, supernode: str) -> ProbeHistory:
         """The history of a supernode, created when it is discovered and reset when its graph changes."""
         plan = probe_plan(self._fabric.supernodes[supernode])
-        if supernode not in self._rounds or self._rounds[supernode].plan is not plan:
-            self._rounds[supernode] = ProbeHistory(plan)
-        return self._rounds[supernode]
+        if supernode not in self._histories or self._histories[supernode].plan is not plan:
+            self._histories[supernode] = ProbeHistory(plan)
+        return self._histories[supernode]
 
-    def look(self) -> list[str]:
+    def evaluate(self) -> list[str]:
         """Draw conclusions from what was reported since the last call. Return the parts found at fault or cleared."""
         if not self._news:
             return []
         self._news = False
         changed = []
-        for name in [name for name in self._rounds if name not in self._fabric.supernodes]:
-            del self._rounds[name]
+        for name in [name for name in self._histories if name not in self._fabric.supernodes]:
+            del self._histories[name]
             self._suspicions.pop(name, None)
-        for name, rounds in self._rounds.items():
+        for name, rounds in self._histories.items():
             changed += self._evaluate(name, rounds)
         return changed
 
@@ -157,7 +157,7 @@ class FaultLocaliser:
         }
         if not passed and not due:
             return []
-        with self._promises.changing() as session:
+        with self._promises.transaction() as session:
             for part, each in due.items():
                 self._conditions.mark_faulty(session, part, plan.links_of(part), each.share, each.witnesses)
             for part in passed:
@@ -177,13 +177,13 @@ class FaultLocaliser:
         heard, plan = rounds.heard[number], rounds.plan
         nodes = sorted(heard.keys() & plan.index.keys(), key=plan.index.__getitem__)
         parts: Parts = plan.parts(number)[np.array([plan.index[node] for node in nodes])]
-        shares = np.ones((len(nodes), plan.per_round))
+        shares = np.ones((len(nodes), plan.probes_per_round))
         for at, node in enumerate(nodes):
             for probe, share in heard[node].failed.items():
-                if probe < plan.per_round:
+                if probe < plan.probes_per_round:
                     shares[at, probe] = share
-        dark = self._conditions.reported_below() | {
-            f"{node}.{port}" for node, each in heard.items() for port in each.blind
+        dark = self._conditions.reported_impaired() | {
+            f"{node}.{port}" for node, each in heard.items() for port in each.impaired_ports
         }
         known = [plan.number[link] for link in dark if link in plan.number]
         if known:
@@ -201,10 +201,10 @@ class FaultLocaliser:
 
     def rounds(self) -> list[tuple[int, int, int, int]]:
         """For each round kept, newest first: its number, nodes that reported, probes sent and failed."""
-        numbers = sorted({number for rounds in self._rounds.values() for number in rounds.heard}, reverse=True)
+        numbers = sorted({number for rounds in self._histories.values() for number in rounds.heard}, reverse=True)
         reported = []
         for number in numbers:
-            heard = [each for rounds in self._rounds.values() for each in rounds.heard.get(number, {}).values()]
+            heard = [each for rounds in self._histories.values() for each in rounds.heard.get(number, {}).values()]
             reported.append(
                 (number, len(heard), sum(each.sent for each in heard), sum(len(each.failed) for each in heard))
             )

@@ -23,12 +23,12 @@ SETTLE_S = 10.0
 
 
 class LinkEvents:
-    """`tell` is called by the watcher, inside its transaction."""
+    """`record_events` is called by the watcher, inside its transaction."""
 
     def __init__(self, store: LinkStore, fabric: Fabric, reports: Callable[[str], bool], clock: Clock) -> None:
         """`reports`: whether a node's agent is connected."""
         self._store = store
-        self._reports = reports
+        self._is_reporting = reports
         self._fabric = fabric
         self._clock = clock
 
@@ -43,20 +43,20 @@ class LinkEvents:
     def _waited(self, row: LinkRow) -> bool:
         return row.updated_at <= self._clock.now() - SETTLE_S
 
-    def tell(self, session: Session) -> int:
+    def record_events(self, session: Session) -> int:
         """Add one event for each element that changed. Return how many."""
         unannounced = {row.name: row for row in self._unannounced(session)}
         announced = 0
         for state in sorted({row.port_state for row in unannounced.values()}):
             rows = {name: row for name, row in unannounced.items() if row.port_state == state}
             for switch, heard, links in self._switches(rows):
-                self._say_switch(session, switch, heard, len(links), state)
+                self._record_switch_event(session, switch, heard, len(links), state)
                 announced += 1
                 for name in links:
                     rows.pop(name).announced = state
             for row in filter(self._waited, rows.values()):
                 row.announced = state
-                self._say(session, row.name, f"Link{state}", _message(row), state)
+                self._record_event(session, row.name, f"Link{state}", _message(row), state)
                 announced += 1
         return announced
 
@@ -79,22 +79,22 @@ class LinkEvents:
 
     def _links_to(self, switch: str) -> list[str]:
         """The links to a switch from nodes that report; empty if it is not a switch."""
-        supernode = self._fabric.supernode_with(switch)
+        supernode = self._fabric.supernode_of_part(switch)
         if supernode is None or all(switch != each.name for each in supernode.switches()):
             return []
         owners = supernode.ports_of(switch).items()
-        return [f"{owner}.{port}" for owner, ports in owners if self._reports(owner) for port in ports]
+        return [f"{owner}.{port}" for owner, ports in owners if self._is_reporting(owner) for port in ports]
 
-    def _say_switch(self, session: Session, switch: str, heard: list[str], changed: int, state: str) -> None:
+    def _record_switch_event(self, session: Session, switch: str, heard: list[str], changed: int, state: str) -> None:
         now = Counter(health(self._fabric.capacity(link), self._fabric.link(link).capacity_gbps) for link in heard)
         counts = [f"{now[each]} are {each.lower()}" for each in (DOWN, DEGRADED, UP) if now[each]]
         found = f"of {len(heard)} {', '.join(counts)}" if len(counts) > 1 else f"all {counts[0]}"
         text = f"{changed} links to {switch} went {state.lower()} together: {found}"
         below = DOWN if now[DOWN] == len(heard) else UP if now[UP] == len(heard) else DEGRADED
-        self._say(session, switch, f"Switch{below}", text, below)
+        self._record_event(session, switch, f"Switch{below}", text, below)
 
-    def _say(self, session: Session, about: str, reason: str, text: str, state: str) -> None:
-        self._store.say(session, about, reason, text, self._clock.now(), warning=state != UP)
+    def _record_event(self, session: Session, about: str, reason: str, text: str, state: str) -> None:
+        self._store.record_event(session, about, reason, text, self._clock.now(), warning=state != UP)
 
 
 def _message(row: LinkRow) -> str:

@@ -39,7 +39,7 @@ class LinkStateTracker:
         self._fabric: Fabric = promises.fabric
         self._clock = clock
         self._reported: dict[str, dict[str, float]] = {}
-        self._accused: dict[str, float] = {}
+        self._faulty: dict[str, float] = {}
         self._damped: set[str] = set()
         promises.on_load.append(self._load)
         with store.reading() as session:
@@ -47,14 +47,14 @@ class LinkStateTracker:
 
     def _load(self, session: Session) -> None:
         self._reported, self._damped = {}, set()
-        self._accused = self._accused_in(session)
+        self._faulty = self._load_faulty(session)
         for row in self._store.links(session):
             if row.reported_gbps is not None:
                 self._reported.setdefault(row.node, {})[row.port] = row.reported_gbps
             if row.damped_until is not None:
                 self._damped.add(row.name)
 
-    def _accused_in(self, session: Session) -> dict[str, float]:
+    def _load_faulty(self, session: Session) -> dict[str, float]:
         """The parts at fault according to links' rows. A part all of whose links have since been attributed to another
         part (such as a cable to a chip that failed later) is not included: if that part recovers, it has to be found
         again."""
@@ -66,15 +66,15 @@ class LinkStateTracker:
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
-    def reported_below(self) -> set[str]:
+    def reported_impaired(self) -> set[str]:
         """Links whose own port reports that they are below their rate."""
         return {f"{node}.{port}" for node, ports in self._reported.items() for port in ports}
 
     def accused(self) -> Mapping[str, float]:
         """The parts that probes found at fault, each with the share of its rate that it carries."""
-        return self._accused
+        return self._faulty
 
-    def damped(self) -> set[str]:
+    def damped_links(self) -> set[str]:
         """Links that are held down for flapping."""
         return self._damped
 
@@ -111,12 +111,12 @@ class LinkStateTracker:
                 continue
             row.accused, row.probed_gbps = part, share * row.built_gbps
             changed |= self._reconcile(session, row, was)
-        self._accused = self._accused_in(session)
+        self._faulty = self._load_faulty(session)
         if changed:
             word = "carries nothing" if share <= 0 else f"carries {share:.0%} of its rate"
             reason = "ProbeLost" if share <= 0 else "ProbeSlow"
             text = f"{part} {word}: it alone explains {witnesses} failed probes"
-            self._store.say(session, part, reason, text, self._clock.now(), warning=True)
+            self._store.record_event(session, part, reason, text, self._clock.now(), warning=True)
             self.counters[reason] += 1
         return changed
 
@@ -129,8 +129,8 @@ class LinkStateTracker:
                 was = row.effective_gbps
                 row.accused = row.probed_gbps = None
                 changed |= self._reconcile(session, row, was)
-        self._accused = self._accused_in(session)
-        self._store.say(session, part, "ProbesPass", f"probes over {part} pass again", self._clock.now())
+        self._faulty = self._load_faulty(session)
+        self._store.record_event(session, part, "ProbesPass", f"probes over {part} pass again", self._clock.now())
         return changed
 
     def release(self, session: Session) -> bool:
@@ -139,7 +139,7 @@ class LinkStateTracker:
         for name in sorted(self._damped):
             row = self._row(session, name)
             if row.damped_until is None or row.damped_until <= now:
-                changed |= self._let_go(session, row, "it was quiet long enough")
+                changed |= self._end_damping(session, row, "it was quiet long enough")
         return changed
 
     def undamp(self, session: Session, name: str) -> LinkRow:
@@ -148,7 +148,7 @@ class LinkStateTracker:
         row = session.get(LinkRow, name)
         if row is None or row.damped_until is None:
             raise Conflict(f"link {name} is not damped", field="name")
-        self._let_go(session, row, "somebody asked for it")
+        self._end_damping(session, row, "somebody asked for it")
         row.penalty = 0.0
         return row
 
@@ -164,31 +164,31 @@ class LinkStateTracker:
         built = row.built_gbps
         before, after = health(was_gbps, built), health(row.effective_gbps, built)
         if SEVERITY[after] > SEVERITY[before]:
-            self._offend(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
-        changed = self._believe(row)
-        return self._free_last_ways(session, row) or changed
+            self._penalise(session, row, DOWN_PENALTY if after == DOWN else DEGRADED_PENALTY)
+        changed = self._update_condition(row)
+        return self._release_last_alternatives(session, row) or changed
 
-    def _offend(self, session: Session, row: LinkRow, by: float) -> None:
+    def _penalise(self, session: Session, row: LinkRow, by: float) -> None:
         now = self._clock.now()
         penalty = self.damping.grown(row.penalty or 0.0, now - (row.penalty_at or now), by)
         row.penalty, row.penalty_at = penalty, now
-        if penalty < self.damping.suppress or not self._has_another_way(row):
+        if penalty < self.damping.suppress or not self._has_alternative(row):
             return
         hold_s = self.damping.suppressed_for_s(penalty)
         if row.damped_until is None:
             text = f"{row.name} keeps going down and is held down for {format_duration(hold_s)}"
-            self._store.say(session, row.name, "Damped", text, now, warning=True)
+            self._store.record_event(session, row.name, "Damped", text, now, warning=True)
             self.counters["Damped"] += 1
         row.damped_until = now + hold_s
         self._damped.add(row.name)
 
-    def _has_another_way(self, row: LinkRow) -> bool:
+    def _has_alternative(self, row: LinkRow) -> bool:
         """Whether users of the port have another one that carries something and is not drained; the last one is never
         held down."""
         beside = set(self._fabric.ports.beside[row.port]) - self._fabric.drained(row.node)
         return any(self._fabric.rate(row.node, port) > 0 for port in beside)
 
-    def _free_last_ways(self, session: Session, row: LinkRow) -> bool:
+    def _release_last_alternatives(self, session: Session, row: LinkRow) -> bool:
         """Release a damped port that has become the last one, given what is now known of it or of its alternatives.
         Return True if it carries something as a result."""
         changed = False
@@ -197,20 +197,20 @@ class LinkStateTracker:
                 if (name := f"{row.node}.{port}") not in self._damped:
                     continue
                 current = self._row(session, name)
-                if current.effective_gbps > 0 and not self._has_another_way(current):
-                    changed |= self._let_go(session, current, "nothing beside it carries anything")
+                if current.effective_gbps > 0 and not self._has_alternative(current):
+                    changed |= self._end_damping(session, current, "nothing beside it carries anything")
         return changed
 
-    def _let_go(self, session: Session, row: LinkRow, why: str) -> bool:
+    def _end_damping(self, session: Session, row: LinkRow, why: str) -> bool:
         self._promises.mark_stale()
         now = self._clock.now()
         row.penalty = self.damping.decayed(row.penalty or 0.0, now - row.penalty_at)
         row.penalty_at, row.damped_until = now, None
         self._damped.discard(row.name)
-        self._store.say(session, row.name, "DampingEnded", f"{row.name} is believed again: {why}", now)
-        return self._believe(row)
+        self._store.record_event(session, row.name, "DampingEnded", f"{row.name} is believed again: {why}", now)
+        return self._update_condition(row)
 
-    def _believe(self, row: LinkRow) -> bool:
+    def _update_condition(self, row: LinkRow) -> bool:
         """Record the resulting condition. Return True if the link carries more or less than before."""
         current, reported, built = row.damped_until is not None, row.effective_gbps, row.built_gbps
         gbps = 0.0 if current else reported

@@ -31,14 +31,14 @@ async def reroute_slices(work: DrainContext) -> None:
     """Make sure that every slice has routes around the elements. The request did this already, in the transaction that
     evaluated it, since a new slice might otherwise take what the others need; whatever has changed since is handled
     here."""
-    with work.elements.promises.changing() as session:
+    with work.elements.promises.transaction() as session:
         if session.get(DrainRow, work.target) is not None:
             work.elements.apply(session)
 
 
 async def put_back(work: DrainContext) -> None:
     """Return the elements to service; routes return to them."""
-    with work.elements.promises.changing() as session:
+    with work.elements.promises.transaction() as session:
         row = session.get(DrainRow, work.target)
         if row is not None and row.state != RESTORED:
             row.state, row.waiting_for, row.message = RESTORED, 0, "in service again"
@@ -51,7 +51,7 @@ async def await_acknowledgements(work: DrainContext) -> None:
         row = session.get(DrainRow, work.target)
         if row is None:
             return
-        work.elements.count_crossing(session, row)
+        work.elements.update_waiting(session, row)
     if row.waiting_for:
         raise StepPending(row.message, again_s=CHECK_INTERVAL_S)
 
@@ -88,4 +88,4 @@ class DrainHost(Host[DrainContext, OperationRow]):
     def record_event(
         self, session: Session, row: OperationRow, reason: str, message: str, at: float, warning: bool = False
     ) -> None:
-        self._elements.store.say(session, row.target, reason, message, at, warning)
+        self._elements.store.record_event(session, row.target, reason, message, at, warning)

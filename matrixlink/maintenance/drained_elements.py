@@ -31,23 +31,23 @@ class DrainedElements:
         self.promises.trim_leaving()
         self.slice_controller.reroute_around(session, self.promises.stale_routes())
 
-    def count_crossing(self, session: Session, row: DrainRow) -> None:
+    def update_waiting(self, session: Session, row: DrainRow) -> None:
         """Record on a drain which programs may still send over its ports."""
-        waiting = self._crossing(session, row.ports)
+        waiting = self._crossing_programs(session, row.ports)
         if (row.waiting_for, row.message) != (len(waiting), _describe_waiting(waiting)):
             row.waiting_for, row.message = len(waiting), _describe_waiting(waiting)
 
-    def _crossing(self, session: Session, out: PortsByOwner) -> list[str]:
+    def _crossing_programs(self, session: Session, out: PortsByOwner) -> list[str]:
         """Programs that may still send over these ports: not acknowledged, or acknowledged and using them."""
         found = []
-        for name in self._concerned(out):
+        for name in self._affected_slices(out):
             for program in self.store.programs(session, name):
                 there = program.action == "program" and program.state == "Programmed"
                 if not there or route_uses_ports(self.fabric, program.node, program.body, out):
                     found.append(program.name)
         return found
 
-    def _concerned(self, out: PortsByOwner) -> list[str]:
+    def _affected_slices(self, out: PortsByOwner) -> list[str]:
         """Slices with a member whose ports, or whose leaf's trunks, are among these."""
         roll, names = self.promises.slices, set[str]()
         for owner, ports in out.items():
@@ -55,8 +55,8 @@ class DrainedElements:
             if self.fabric.is_leaf(owner):
                 nodes = [node for node in self.fabric.nodes() if owner in self.fabric.leaves_at(node)]
             for plane in {self.fabric.ports.plane_of[port] for port in ports}:
-                names.update(roll.touching(plane, nodes))
-        for name, peers in self.promises.peered.items():
+                names.update(roll.names_at(plane, nodes))
+        for name, peers in self.promises.peered_members.items():
             near = {leaf for node in peers for leaf in self.fabric.leaves_at(node)}
             if not out.keys().isdisjoint(near.union(peers)):
                 names.add(name)

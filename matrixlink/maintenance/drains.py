@@ -35,14 +35,14 @@ class Drains:
         self._store = elements.store
         self._promises = elements.promises
         self._fabric = elements.fabric
-        elements.slice_controller.after_settle.append(self._check_drains)
+        elements.slice_controller.on_settled.append(self._check_drains)
 
     def ensure(self, name: str, request: DrainRequest, *, validate_only: bool = False) -> DrainView:
         """Take elements out of use, or change which. Repeating the same request changes nothing. Raises
         InsufficientBandwidth with the slices whose floors would break."""
         validate_resource_name(name)
         ports = all_ports(self._fabric, request.elements, "elements")
-        with self._promises.changing(dry=validate_only) as session:
+        with self._promises.transaction(dry=validate_only) as session:
             row = session.get(DrainRow, name)
             spec = (request.project, request.labels, request.elements, request.reason, request.even_if_floors_break)
             if row is not None and row.spec == spec and row.state != RESTORED:
@@ -59,13 +59,13 @@ class Drains:
             if not validate_only:
                 self._elements.apply(session)
                 self._runner.open(session, DRAIN.verb, row)
-            self._elements.count_crossing(session, row)
+            self._elements.update_waiting(session, row)
             view = row.view()
         return view.model_copy(update={"what_if": judged}) if validate_only else row.view()
 
     def restore(self, name: str) -> None:
         """Return a drain's elements to service."""
-        with self._promises.changing() as session:
+        with self._promises.transaction() as session:
             row = find(session, DrainRow, name)
             self._runner.overtake(session, row, "its deletion")
             session.delete(row)

@@ -40,8 +40,8 @@ class Peerings:
         self._routes = PeerRoutes(self._promises)
         self._promises.peering_keys = self._index.keys
         self._promises.on_load.append(self.refresh)
-        slice_controller.after_settle.append(self.reconcile)
-        slice_controller.after_change.append(self.synchronise)
+        slice_controller.on_settled.append(self.reconcile)
+        slice_controller.on_slice_changed.append(self.synchronise)
         slice_controller.extend_bodies = self.extend
         with self._store.reading() as session:
             self.refresh(session)
@@ -55,7 +55,7 @@ class Peerings:
         requester would learn of it.
         """
         validate_resource_name(name)
-        with self._promises.changing() as session:
+        with self._promises.transaction() as session:
             row = session.get(PeeringRow, name)
             rules = [rule.wire() for rule in request.security_rules]
             if row is not None:
@@ -75,7 +75,7 @@ class Peerings:
                 state=PENDING,
             )  # fmt: skip
             row.isolation_key = self._store.free_key(
-                session, isolation, self._promises.keys_taken(isolation), self._promises.fenced
+                session, isolation, self._promises.used_keys(isolation), self._promises.fenced
             )
             session.add(row)
             self._promises.mark_stale()
@@ -90,7 +90,7 @@ class Peerings:
     def accept(self, name: str, project: str) -> PeeringView:
         """Record a project's consent; giving it again changes nothing. Raises Forbidden for a project without a slice
         in it, and InvalidField if the slices cannot be joined."""
-        with self._promises.changing() as session:
+        with self._promises.transaction() as session:
             row = find(session, PeeringRow, name)
             if row.state == PEERING_DELETING:
                 raise Conflict(f"peering {name!r} is being deleted")
@@ -109,7 +109,7 @@ class Peerings:
 
     def delete(self, name: str) -> PeeringView | None:
         """Have both sides remove the peering; None once it is gone."""
-        with self._promises.changing() as session:
+        with self._promises.transaction() as session:
             row = find(session, PeeringRow, name)
             self._promises.mark_stale()
             if row.state == PENDING:  # no agent was asked to hold any of it
@@ -131,7 +131,7 @@ class Peerings:
     def refresh(self, session: Session) -> None:
         """Reload which peerings members must hold, and which keys peerings have."""
         self._index.replace(self._store.peerings(session))
-        self._promises.peered = {}
+        self._promises.peered_members = {}
         self._update_peered(self._index.slices())
 
     def synchronise(self, session: Session, slice: SliceRow) -> None:
@@ -169,7 +169,7 @@ class Peerings:
                 self._index.put(row)
             if row.state == PEERING_DELETING and all(self._is_removed(session, row, name) for name in row.slices):
                 for name in row.slices:
-                    self._store.fence_also(session, name, row.isolation, row.isolation_key)
+                    self._store.fence_key(session, name, row.isolation, row.isolation_key)
                 self._promises.mark_stale()
                 session.delete(row)
                 self._index.drop(row.name)
@@ -230,9 +230,9 @@ class Peerings:
             reached = (self._promises.slices.get(partner) for partner in partners)
             if partners:
                 nodes = dict.fromkeys(node for terms in reached if terms for node in terms.members)
-                self._promises.peered[name] = tuple(nodes)
+                self._promises.peered_members[name] = tuple(nodes)
             else:
-                self._promises.peered.pop(name, None)
+                self._promises.peered_members.pop(name, None)
 
     def _holds(self, session: Session, row: PeeringRow, name: str) -> bool:
         programs = self._store.programs(session, name)

@@ -59,10 +59,10 @@ class ProbePlan:
 
     def __init__(self, supernode: Supernode) -> None:
         self.spec = spec = supernode.spec
-        self._take_names(supernode)
+        self._set_names(supernode)
         self._planes, self._chips = spec.ub.sub_planes, spec.ub.l2_per_sub_plane
         order = port_order(spec)
-        self.paths = order.outward
+        self.paths = order.outward_ports
         """The outgoing ports of a node in the order in which a round's probes are numbered."""
         ports = self.paths + order.die_links
         self.port_number = {port: at for at, port in enumerate(ports)}
@@ -82,10 +82,10 @@ class ProbePlan:
         plan = copy.copy(self)
         for named in ("names", "number"):
             vars(plan).pop(named, None)
-        plan._take_names(supernode)
+        plan._set_names(supernode)
         return plan
 
-    def _take_names(self, supernode: Supernode) -> None:
+    def _set_names(self, supernode: Supernode) -> None:
         self.supernode = supernode
         self.nodes = supernode.nodes()
         self.index = {node: at for at, node in enumerate(self.nodes)}
@@ -125,7 +125,7 @@ class ProbePlan:
                         self._far[at, numbers[link.port]] = far
 
     @property
-    def per_round(self) -> int:
+    def probes_per_round(self) -> int:
         """Probes that a node sends in a round."""
         return len(self.paths) if len(self.nodes) > 1 else 0
 
@@ -145,10 +145,10 @@ class ProbePlan:
         """The parts of every probe of a round, by node and path: own link or links, the peer's, the switches between,
         the peer, the node itself; -1 where there is none. A probe and its answer use the same parts."""
         count = len(self.nodes)
-        found = np.full((count, self.per_round, LINK_COLUMNS + 5), -1, np.int32)
+        found = np.full((count, self.probes_per_round, LINK_COLUMNS + 5), -1, np.int32)
         if count < 2:
             return found
-        path = np.arange(self.per_round, dtype=np.int32)
+        path = np.arange(self.probes_per_round, dtype=np.int32)
         source: Parts = np.arange(count, dtype=np.int32)[:, None]
         target: Parts = (source + 1 + (path + 5 * number) % (count - 1)) % count
         out, into = self._port_in_place[source, path], self._port_in_place[target, path]

@@ -64,7 +64,7 @@ class RdmaPortState:
         self._between: dict[tuple[str, str], TrunkState] = {}
 
     def _ports(self, node: str) -> tuple[Shares, ...]:
-        shares = self.fabric.usable(Plane.RDMA, node) / self.fabric.whole(Plane.RDMA)
+        shares = self.fabric.usable_rates(Plane.RDMA, node) / self.fabric.whole(Plane.RDMA)
         return tuple(map(tuple, shares.reshape(-1, self.dies).tolist()))
 
     def between(self, ours: str, theirs: str) -> TrunkState:
@@ -82,7 +82,7 @@ class RdmaPortState:
             return _undamaged_trunks(self.dies, count, False)
         trunks, spines = [], []
         for a, b in leaves:
-            left = np.minimum(self.fabric.usable(Plane.RDMA, a), self.fabric.usable(Plane.RDMA, b))
+            left = np.minimum(self.fabric.usable_rates(Plane.RDMA, a), self.fabric.usable_rates(Plane.RDMA, b))
             left = left / self.fabric.whole(Plane.RDMA, of_leaf=True)
             trunks.append(float(left.mean()))
             spines.append(tuple((left / left.sum()).tolist()) if left.any() else (0.0,) * count)

@@ -73,7 +73,7 @@ _NEEDS: dict[Plane, Callable[[Fabric, list[str], Protection], BandwidthNeeds]] =
 def slowest_endpoint(fabric: Fabric, plane: Plane, node: str) -> list[float]:
     """What the worst endpoint has on each sub-plane, GB/s. On RDMA the two dies of an NPU share what its ports have: a
     die whose own port is down uses the other's."""
-    spec, usable = fabric.spec, fabric.usable(plane, node)
+    spec, usable = fabric.spec, fabric.usable_rates(plane, node)
     if plane == Plane.VPC:
         return [float(usable[0])]
     if plane == Plane.RDMA:

@@ -52,7 +52,7 @@ class PortCondition:
     @classmethod
     def of(cls, fabric: Fabric, node: str) -> PortCondition:
         spec = fabric.spec
-        shares = fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB)
+        shares = fabric.usable_rates(Plane.UB, node) / fabric.whole(Plane.UB)
         split = spec.ub.sub_planes * spec.ub.l2_per_sub_plane
         chips = map(tuple, shares[:split].reshape(spec.ub.sub_planes, -1).tolist())
         dies = Counter(map(tuple, shares[split:].reshape(-1, spec.ub.sub_planes).tolist()))
@@ -157,7 +157,7 @@ def _with_dies(fabric: Fabric, node: str, kind: PortCondition, vectors: PerKind)
     if len(kind.dies) == 1:
         order = [kind.dies[0][0]] * kind.dies[0][1]
     else:
-        shares = fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB)
+        shares = fabric.usable_rates(Plane.UB, node) / fabric.whole(Plane.UB)
         order = [tuple(each) for each in shares[need_up.size :].reshape(-1, len(kind.chips)).tolist()]
     need = _joined_vector(need_up, tuple(order), tuple(need_die.items()))
     reserved = need if reserve_up is need_up else _joined_vector(reserve_up, tuple(order), tuple(reserve_die.items()))
@@ -313,6 +313,6 @@ def _stripes(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights) -> 
 def _impaired_dies(fabric: Fabric, node: str) -> dict[str, Weights]:
     """The dies of a node that have lost ports, with what each has left per sub-plane."""
     links = len(fabric.ports.die_links)
-    shares = (fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB))[-links:].reshape(len(fabric.ports.dies), -1)
+    shares = (fabric.usable_rates(Plane.UB, node) / fabric.whole(Plane.UB))[-links:].reshape(len(fabric.ports.dies), -1)
     impaired = np.flatnonzero(shares.min(axis=1) < 1)
     return {fabric.ports.dies[at]: tuple(shares[at].tolist()) for at in impaired}

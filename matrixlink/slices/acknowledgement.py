@@ -58,7 +58,7 @@ class Acknowledgements:
         row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
         failed = [program for program in wanted if program.state == "Failed"]
         if row.program_generation == row.generation:
-            whole = not self._promises.ports_avoided(row)[0] and row.kept >= 1
+            whole = not self._promises.count_avoided_ports(row)[0] and row.kept >= 1
             row.move(next_state(row.state, row.programmed, len(row.members), len(failed), whole))
         self._tell(row, [f"{program.node}: {program.message}" for program in failed])
         return False
@@ -88,9 +88,9 @@ class Acknowledgements:
         if row.program_generation:  # otherwise no agent has ever heard of it
             self._store.remember_generation(session, row)
         session.delete(row)
-        self._promises.publish_shares(session, plane, [*members, *self.fill_up(session, plane)])
+        self._promises.publish_shares(session, plane, [*members, *self.restore_floors(session, plane)])
 
-    def fill_up(self, session: Session, plane: Plane, but: str = "") -> list[str]:
+    def restore_floors(self, session: Session, plane: Plane, but: str = "") -> list[str]:
         """Give floors that have less than promised what is free now, except that of slice `but`. Return the members
         whose shares may have changed by that."""
         lacking = [name for name in self._promises.degraded_slices(plane) if name != but]
@@ -102,4 +102,4 @@ class Acknowledgements:
         return [member for row in rows for member in row.members]
 
     def _tell(self, row: SliceRow, failures: list[str]) -> None:
-        set_conditions(row, failures, self._promises.ports_avoided(row), self._clock.now())
+        set_conditions(row, failures, self._promises.count_avoided_ports(row), self._clock.now())

@@ -2,7 +2,7 @@
 else.
 
 Every verb is idempotent and one transaction: repeating it with the same spec changes nothing. Agents report what they
-did, and `settle_all` advances slices that wait for silent ones. `AdmissionState` has what is promised on each link.
+did, and `reconcile_all` advances slices that wait for silent ones. `AdmissionState` has what is promised on each link.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ class SliceController:
         self.fabric = fabric
         self.promises = AdmissionState(store, fabric)
         self._clock = clock
-        self._settling = Acknowledgements(store, self.promises, clock, reach)
-        self.after_settle = self._settling.after
+        self._acknowledgements = Acknowledgements(store, self.promises, clock, reach)
+        self.on_settled = self._acknowledgements.after
         """Called after slices were updated, for whatever else waits for agents' acknowledgements."""
-        self.after_change: list[Callable[[Session, SliceRow], None]] = []
+        self.on_slice_changed: list[Callable[[Session, SliceRow], None]] = []
         """Called after a slice's spec changed or it is being withdrawn, for whatever depends on it."""
         self.extend_bodies: Callable[[SliceRow, dict[str, dict[str, Any]]], None] = lambda row, bodies: None
         """Adds to a slice's programs what its members hold besides their own routes."""
@@ -54,7 +54,7 @@ class SliceController:
         """Promise a slice its floor, or change the promise. Raises InsufficientBandwidth, Conflict."""
         validate_resource_name(name)
         self._check(request)
-        with self.promises.changing(dry=validate_only) as session:
+        with self.promises.transaction(dry=validate_only) as session:
             row = session.get(SliceRow, name)
             desired = self._desired(session, name, request)
             if row is not None and row.state == WITHDRAWING:
@@ -69,7 +69,7 @@ class SliceController:
                 booked = self.promises.book(slice_state_of(desired), current, dry=validate_only)
             except InsufficientBandwidth as refused:
                 raise InsufficientBandwidth(
-                    f"{refused.message}{self._impairments(session, desired)}",
+                    f"{refused.message}{self._describe_impairments(session, desired)}",
                     field=refused.field,
                     blocking=refused.blocking,
                 ) from refused
@@ -77,13 +77,13 @@ class SliceController:
             generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
             row = self._apply_spec(session, row, desired)
             row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
-            row.ports_seen = self.promises.around_slice(booked)
+            row.ports_seen = self.promises.impaired_ports_of(booked)
             row.move(ADMITTED)
             self.reconcile(session, [row])
             if not validate_only:
                 self.promises.update_slice(row)
                 if current is not None:  # what it gave up is free for others
-                    touched |= dict.fromkeys(self._settling.fill_up(session, Plane(row.plane), but=name))
+                    touched |= dict.fromkeys(self._acknowledgements.restore_floors(session, Plane(row.plane), but=name))
                 self.promises.publish_shares(session, Plane(row.plane), touched, row)
                 self._notify(session, row)
             if validate_only:
@@ -92,7 +92,7 @@ class SliceController:
 
     def program(self, name: str) -> SliceView:
         """Have the members' agents program the present generation, and former members clear theirs."""
-        with self.promises.changing() as session:
+        with self.promises.transaction() as session:
             row = self.store.slice(session, name)
             if row.state == WITHDRAWING:
                 raise Conflict(f"slice {name!r} is being withdrawn")
@@ -107,7 +107,7 @@ class SliceController:
 
     def withdraw(self, name: str) -> SliceView | None:
         """Clear a slice wherever an agent can be reached, then remove it (None once it is gone)."""
-        with self.promises.changing() as session:
+        with self.promises.transaction() as session:
             row = self.store.slice(session, name)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)
@@ -126,12 +126,12 @@ class SliceController:
 
         Idempotent: slices already routed for the present condition are left alone. Return the slices with new routes.
         """
-        with self.promises.changing() as session:
-            self.promises.trim_leaving()
+        with self.promises.transaction() as session:
+            self.promises.trim_withdrawing()
             moved, unsettled = self.promises.stale_routes(), self.promises.unsettled
-            return self.reroute_around(session, moved, unsettled) if moved or unsettled else []
+            return self.reroute_slices(session, moved, unsettled) if moved or unsettled else []
 
-    def reroute_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
+    def reroute_slices(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
         """Give new routes to the slices in `moved`, and reallocate their floors and those that were reduced before;
         `also` are included. Return the slices with new routes."""
         rerouted: list[str] = []
@@ -144,7 +144,7 @@ class SliceController:
             touched[Plane(row.plane)] |= dict.fromkeys(row.members)
             if row.name not in moved:
                 continue
-            row.ports_seen = self.promises.around_slice(self.promises.slices[row.name])
+            row.ports_seen = self.promises.impaired_ports_of(self.promises.slices[row.name])
             self.promises.update_slice(row)
             if row.program_generation and row.state != ADMITTED and self.reprogram(session, row):
                 rerouted.append(row.name)
@@ -154,15 +154,17 @@ class SliceController:
         self.promises.unsettled -= set(also)
         return rerouted
 
-    def settle_all(self) -> list[str]:
+    def reconcile_all(self) -> list[str]:
         """Advance slices that wait for agents that fell silent. Return those that are gone."""
-        with self.promises.changing() as session:
-            waiting = self.store.clearing(session) | {terms.name for terms in self.promises.slices if terms.withdrawing}
+        with self.promises.transaction() as session:
+            waiting = self.store.slices_clearing(session) | {
+                terms.name for terms in self.promises.slices if terms.withdrawing
+            }
             return self.reconcile(session, waiting) if waiting else []
 
     def reconcile(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
         """Derive slices' states from their programs. Return those that were withdrawn and are gone."""
-        return self._settling.reconcile(session, slices)
+        return self._acknowledgements.reconcile(session, slices)
 
     def supersede_generation(self, session: Session, name: str, generation: int) -> None:
         """Continue above a generation that an agent holds but that was never issued (the tables were restored to an
@@ -200,13 +202,13 @@ class SliceController:
             raise InvalidField("security rules are only for slices on the VPC plane", field="securityRules")
         check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
 
-    def _impairments(self, session: Session, desired: SliceRow) -> str:
+    def _describe_impairments(self, session: Session, desired: SliceRow) -> str:
         """Drained and impaired ports among the members', as the end of a refusal."""
         impaired = self.promises.impaired_ports(Plane(desired.plane), desired.members)
         drained = {owner: self.fabric.drained(owner).intersection(ports) for owner, ports in impaired.items()}
         by = [
             f"{row.name} ({', '.join(row.elements[:2])}{', ...' if len(row.elements) > 2 else ''})"
-            for row in self.store.out_of_use(session)
+            for row in self.store.active_drains(session)
             if any(drained.get(owner, frozenset()).intersection(ports) for owner, ports in row.ports.items())
         ]
         out = sum(map(len, drained.values()))
@@ -238,7 +240,7 @@ class SliceController:
     def _apply_spec(self, session: Session, row: SliceRow | None, desired: SliceRow) -> SliceRow:
         if row is None:
             desired.isolation = "vni" if desired.plane == Plane.VPC else "partitionKey"
-            current = self.promises.keys_taken(desired.isolation)
+            current = self.promises.used_keys(desired.isolation)
             desired.isolation_key = self.store.free_key(session, desired.isolation, current, self.promises.fenced)
             desired.state = ADMITTED
             session.add(desired)
@@ -254,7 +256,7 @@ class SliceController:
         return bodies
 
     def _notify(self, session: Session, row: SliceRow) -> None:
-        for follow in self.after_change:
+        for follow in self.on_slice_changed:
             follow(session, row)
 
     def _request_programs(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:

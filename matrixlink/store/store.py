@@ -123,7 +123,7 @@ class LinkStore(Store):
     def drains(self, session: Session, state: str | None = None) -> list[DrainRow]:
         return sorted((row for row in all_rows(session, DrainRow) if state in (None, row.state)), key=_row_name)
 
-    def out_of_use(self, session: Session) -> list[DrainRow]:
+    def active_drains(self, session: Session) -> list[DrainRow]:
         """Drains whose elements are not in service."""
         return [row for row in self.drains(session) if row.state != RESTORED]
 
@@ -138,7 +138,7 @@ class LinkStore(Store):
         """Record that a node may still hold a slice that has ended."""
         self._fence(session, row.name, program.node, row.isolation, row.isolation_key, program.generation)
 
-    def fence_also(self, session: Session, slice: str, isolation: str, isolation_key: int) -> None:
+    def fence_key(self, session: Session, slice: str, isolation: str, isolation_key: int) -> None:
         """Record that the nodes that may still hold a slice may also use this key."""
         for row in rows_where(session, FenceRow, "slice", slice):
             self._fence(session, slice, row.node, isolation, isolation_key, row.generation)
@@ -165,7 +165,7 @@ class LinkStore(Store):
 
     # -- programs -----------------------------------------------------------------------------------------------------
 
-    def clearing(self, session: Session) -> set[str]:
+    def slices_clearing(self, session: Session) -> set[str]:
         """The slices of which some agent is to clear a program."""
         return {row.slice for row in rows_where(session, ProgramRow, "action", "clear")}
 
@@ -221,7 +221,7 @@ class LinkStore(Store):
     def events(self, session: Session) -> list[EventRow]:
         return list(session.scalars(select(EventRow).order_by(EventRow.at, EventRow.name)))
 
-    def say(
+    def record_event(
         self,
         session: Session,
         about: str,

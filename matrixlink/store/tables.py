@@ -143,7 +143,7 @@ class ProgramRow(ResourceRow, Base):
 
     def view(self) -> ProgramView:
         return ProgramView.from_stored(
-            self.common()
+            self.common_fields()
             | self.body
             | {
                 "slice": self.slice,
@@ -206,7 +206,7 @@ class LinkRow(ResourceRow, Base):
         until = self.damped_until
         lanes = LANES.get(round(self.effective_gbps / self.built_gbps, 6))
         return LinkView.from_stored(
-            self.common() | self.built
+            self.common_fields() | self.built
             | {"gbps": self.gbps, "reason": self.reason or "", "lanes": lanes,
                "damped_until": None if until is None else timestamp(until)}
         )  # fmt: skip
@@ -221,7 +221,7 @@ class EventRow(EventColumns, ResourceRow, Base):
     about: Mapped[str] = mapped_column(String(253), index=True)
 
     def view(self) -> Any:
-        shown = self.common() | {"name": self.name, "project": self.project or None} | self.described()
+        shown = self.common_fields() | {"name": self.name, "project": self.project or None} | self.described()
         return EventView(about=self.about, **shown)
 
 

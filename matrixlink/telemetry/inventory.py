@@ -33,24 +33,24 @@ class FabricInventory:
     # -- links -------------------------------------------------------------------------------------------------------
 
     def links(self, plane: str | None, node: str | None) -> list[LinkView]:
-        return [LinkView.from_stored(item) for item in self._link_items(self._chosen(plane, node))]
+        return [LinkView.from_stored(item) for item in self._link_items(self._selected_links(plane, node))]
 
     def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
         """One page of links in wire form. Unless a filter or an order needs all of them (`narrowed`), only the page's
         own links are evaluated."""
         if narrowed:
-            return page(self._link_items(self._chosen(plane, node)), params)
+            return page(self._link_items(self._selected_links(plane, node)), params)
         names, rest = names_on_page(partial(self._names, plane, node), params)
         return {"items": self._link_items([self._fabric.link(name) for name in names]), **rest}
 
-    def _chosen(self, plane: str | None, node: str | None) -> list[Link]:
+    def _selected_links(self, plane: str | None, node: str | None) -> list[Link]:
         check_plane(plane)
         return self._fabric.links(node, plane)
 
     def _names(self, plane: str | None, node: str | None, after: str) -> Iterable[str]:
         """The names that come after that one, in order."""
         if node is not None:
-            return sorted(link.name for link in self._chosen(plane, node) if link.name > after)
+            return sorted(link.name for link in self._selected_links(plane, node) if link.name > after)
         check_plane(plane)
         return self._fabric.link_names_after(after, plane)
 
@@ -83,14 +83,14 @@ class FabricInventory:
 
     def switches(self) -> list[SwitchView]:
         """Every L1 and L2 chip of the UB plane and every RDMA leaf and spine."""
-        lost = self._below_by_switch()
+        lost = self._impaired_by_switch()
         return [
             self._switch_view(supernode, switch, lost)
             for supernode in self._fabric.supernodes.values()
             for switch in supernode.switches()
         ]
 
-    def _below_by_switch(self) -> dict[str, Counter[str]]:
+    def _impaired_by_switch(self) -> dict[str, Counter[str]]:
         """By UB switch, how many ports leading to it are down and how many degraded."""
         lost: dict[str, Counter[str]] = {}
         for node in self._fabric.nodes():
@@ -124,10 +124,10 @@ class FabricInventory:
     def planes(self) -> list[PlaneSummary]:
         with self._slice_controller.store.reading() as session:
             slices = Counter(row.plane for row in self._slice_controller.store.slices(session))
-        below = self._below_by_plane()
+        below = self._impaired_by_plane()
         return [self._plane_view(plane, below[plane], slices[plane]) for plane in Plane]
 
-    def _below_by_plane(self) -> dict[Plane, Counter[str]]:
+    def _impaired_by_plane(self) -> dict[Plane, Counter[str]]:
         below: dict[Plane, Counter[str]] = {plane: Counter() for plane in Plane}
         for node in self._fabric.nodes():
             for port, gbps in self._fabric.degraded_ports(node).items():

@@ -24,8 +24,8 @@ BYTES_PER_GB = 1e9
 
 PLANE = Label("plane", "network plane", tuple(plane.value for plane in Plane))
 SWITCH = Label("switch", "L1 or L2 switch, RDMA leaf or spine, VPC gateway", per_supernode=640)
-PROJECT = Label("project", "who has the slices", at_most=PROJECTS_MAX)
-SLICE = Label("slice", "the busiest slices", at_most=SLICES_MAX)
+PROJECT = Label("project", "who has the slices", values_max=PROJECTS_MAX)
+SLICE = Label("slice", "the busiest slices", values_max=SLICES_MAX)
 BY: dict[str, tuple[Label, ...]] = {
     "plane": (PLANE,), "switch": (SWITCH,), "project": (PROJECT, PLANE), "slice": (SLICE, PROJECT, PLANE),
 }  # fmt: skip

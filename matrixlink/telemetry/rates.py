@@ -39,10 +39,10 @@ class NodeRates:
 
 
 class PortRates:
-    """The rates of all nodes. Ports are numbered as in `PortOrder.outward`."""
+    """The rates of all nodes. Ports are numbered as in `PortOrder.outward_ports`."""
 
     def __init__(self, fabric: Fabric, clock: Clock) -> None:
-        self.ports = fabric.ports.outward
+        self.ports = fabric.ports.outward_ports
         self.version = 0
         """Increases with every report that changed something, for watchers."""
         self._clock = clock

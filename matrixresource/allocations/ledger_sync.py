@@ -74,7 +74,7 @@ class LedgerSync:
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
         store.records.before_commit.append(self._apply_changes)
-        store.records.at_end.append(self._transaction_ended)
+        store.records.after_transaction.append(self._transaction_ended)
 
     def open(self, session: Session) -> Ledger:
         """The ledger with the present state of the tables, which is locked until this transaction ends."""

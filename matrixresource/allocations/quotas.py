@@ -40,7 +40,7 @@ class QuotaRow(ResourceRow, Base):
     limits: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
 
     def view(self) -> QuotaView:
-        return QuotaView(**self.common(), **QuotaRequest.from_stored(self.limits).model_dump())
+        return QuotaView(**self.common_fields(), **QuotaRequest.from_stored(self.limits).model_dump())
 
 
 ResourceAmounts = dict[str, float]

@@ -23,7 +23,7 @@ REMEDIES = {
 
 def stuck_nodes(store: ResourceStore, session: Session, now: float) -> list[StuckView]:
     """Sorted by name."""
-    return [_stuck(node, now) for node in store.nodes(session) if node.overdue(now)]
+    return [_stuck(node, now) for node in store.nodes(session) if node.is_overdue(now)]
 
 
 def _stuck(node: NodeRow, now: float) -> StuckView:

@@ -246,7 +246,7 @@ class NodeReportProcessor:
     async def watch_leases(self) -> str:
         """Mark agents whose leases have expired. Runs periodically."""
         now = self._clock.now()
-        late_s = self._pauses.beat()
+        late_s = self._pauses.record_beat()
         if self._pauses.stalled:
             log.warning("running late: agents are not considered silent", extra={"late_s": round(late_s, 1)})
         changes = ChangedNodes()

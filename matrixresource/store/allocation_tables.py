@@ -47,7 +47,7 @@ class AllocationRow(ResourceRow, Base):
     __tablename__ = "allocations"
     kind = "allocation"
     MOVES = ALLOCATION_STATES
-    VIEW_ANSWERS = True
+    REUSES_VIEW = True
 
     nodes: Mapped[int] = mapped_column(Integer)
     spares: Mapped[int] = mapped_column(Integer)

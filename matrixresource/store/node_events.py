@@ -24,7 +24,7 @@ class NodeEventRow(EventColumns, ResourceRow, Base):
     about: Mapped[str] = mapped_column(String(253), index=True)
 
     def view(self) -> NodeEventView:
-        shown = self.common() | {"name": self.name, "project": self.project or None} | self.described()
+        shown = self.common_fields() | {"name": self.name, "project": self.project or None} | self.described()
         return NodeEventView(about=self.about, **shown)
 
 

@@ -18,7 +18,7 @@ def npu_views(node: NodeRow, spec: SupernodeSpec) -> list[NpuView]:
         levels = [fault.level for fault in own]
         views.append(
             NpuView(
-                **node.common() | {"name": name, "conditions": []},
+                **node.common_fields() | {"name": name, "conditions": []},
                 node=node.name,
                 cabinet=node.node_name.cabinet,
                 health=worst_health(levels) if node.agent != "Lost" else unreported_health(worst_health(levels)),

@@ -265,7 +265,7 @@ class RequestEdge:
         if principal.role != "admin" or not principal.everywhere:
             raise Forbidden(f"only an admin of all projects may send {HEADER}, not {principal.name}")
         fence = parse_fence(token)
-        self._fences.hear(fence)
+        self._fences.record_leader(fence)
         REQUEST_FENCE.set(fence)
 
     async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes | None:

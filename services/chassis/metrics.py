@@ -14,8 +14,8 @@ from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic
 
 METHOD = Label("method", "HTTP method", values=("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "_OTHER"))
-STATUS = Label("status", "HTTP status code", at_most=40)
-WATCHER = Label("watcher", "name of the watcher, a task that runs periodically", at_most=20)
+STATUS = Label("status", "HTTP status code", values_max=40)
+WATCHER = Label("watcher", "name of the watcher, a task that runs periodically", values_max=20)
 
 REQUESTS = Metric(
     "cloudmatrix_http_requests_total", "counter", "requests", "Requests served.", (METHOD, STATUS), stability="stable"

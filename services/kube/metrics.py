@@ -25,9 +25,9 @@ VERBS = {
 
 VERB = Label("verb", "verb of the request, as upstream writes it", values=(*VERBS.values(), OTHER))
 RESOURCE = Label(
-    "resource", "plural of the kind with its group; empty for non-resource requests", at_most=KINDS_MAX + 2
+    "resource", "plural of the kind with its group; empty for non-resource requests", values_max=KINDS_MAX + 2
 )
-CODE = Label("code", "HTTP status code", at_most=40)
+CODE = Label("code", "HTTP status code", values_max=40)
 TYPE = Label("type", "mutating webhooks admit", values=("admit", "validating"))
 OPERATION = Label("operation", "operation admitted", values=("CREATE", "UPDATE", "DELETE", "CONNECT", OTHER))
 REJECTED = Label("rejected", "whether the webhook refused, or did not answer", values=("true", "false"))

@@ -77,7 +77,7 @@ BLOCKS = Metric(
     "gauge",
     "gangs",
     "Number of gangs of the given size that fit at the same time.",
-    (LEVEL, Label("nodes", "nodes per gang", at_most=32)),
+    (LEVEL, Label("nodes", "nodes per gang", values_max=32)),
 )
 FRAGMENTATION = Metric(
     "matrixresource_fragmentation_ratio",
@@ -107,7 +107,7 @@ DECISIONS = Metric(
     "counter",
     "verbs",
     "Decisions of the allocator by outcome.",
-    (VERB, OUTCOME, Label("reason", "reason of the refusal; empty if granted", at_most=64)),
+    (VERB, OUTCOME, Label("reason", "reason of the refusal; empty if granted", values_max=64)),
     stability="stable",
 )
 SECONDS = Metric(

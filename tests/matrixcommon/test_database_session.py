@@ -40,7 +40,7 @@ class Thing(ResourceRow, Base):
     colour: Mapped[str] = mapped_column(String(20))
 
     def view(self) -> ResourceView:
-        return ResourceView(**self.common())
+        return ResourceView(**self.common_fields())
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ class Gadget(ResourceRow, Base):
     kind = "gadget"
 
     def view(self) -> ResourceView:
-        return ResourceView(**self.common())
+        return ResourceView(**self.common_fields())
 
 
 @settings(deadline=None, max_examples=15)

@@ -42,7 +42,7 @@ class Lamp(ResourceRow, Base):
     kind = "lamp"
 
     def view(self) -> ResourceView:
-        return ResourceView(**self.common())
+        return ResourceView(**self.common_fields())
 
 
 def params(resource_version: int | None = None, text: str = "state=On") -> ListParams:

@@ -34,7 +34,7 @@ class Thing(ResourceRow, Base):
     by: Mapped[str] = mapped_column(String(20))
 
     def view(self) -> ResourceView:
-        return ResourceView(**self.common())
+        return ResourceView(**self.common_fields())
 
 
 class Things:
@@ -162,7 +162,7 @@ async def test_only_rolled_back_verbs_are_undone_in_memory(things):
         raise OperationalError("COMMIT", None, Exception("disk full"))
 
     ended: list[bool] = []
-    things.records.at_end.append(ended.append)
+    things.records.after_transaction.append(ended.append)
     groups = things.groups
     verbs = [groups.run(lambda name=name: verb(name)) for name in ("a", "no", "b")]
     await asyncio.gather(*verbs, return_exceptions=True)
@@ -191,7 +191,7 @@ async def test_if_match_holds_until_the_verb_is_decided(tmp_path, keeps):
             decided_on.append(thing.etag)
             thing.generation += 1
 
-    one.records.at_end.append(lambda _: other.put("t"))  # the other replica, as soon as it can
+    one.records.after_transaction.append(lambda _: other.put("t"))  # the other replica, as soon as it can
     await mutations.run(verb, row=(Thing, "t"), if_match=named)
     assert decided_on == [named]
     with pytest.raises(PreconditionFailed):

@@ -187,7 +187,7 @@ def test_a_schema_without_prose_changes_only_with_what_is_accepted():
 
         Part.__doc__ = wording
         Whole.model_rebuild(force=True, _types_namespace={"Part": Part})
-        return Whole.bare_schema()
+        return Whole.schema_without_prose()
 
     assert schema("one") == schema("another")
     assert schema("one") != schema("one", most=8)

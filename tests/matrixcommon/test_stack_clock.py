@@ -128,14 +128,14 @@ async def test_a_change_is_notified_and_counted(file: Path) -> None:
 async def test_silence_right_after_a_change_does_not_count(file: Path) -> None:
     clock = StackClock(file)
     pauses = ProcessPauses(clock, lambda: clock.at_least_wall(5, 1))
-    pauses.beat()
+    pauses.record_beat()
     made = set_speed(file, 600.0)
     await asyncio.sleep(made.changes[-1].wall_s - time.time() + 0.2)
     forgiven = pauses.total_s
     passed = clock.now() - made.changes[-1].emulated_s
     assert forgiven == pytest.approx(passed, abs=60)
     assert passed < 600 * ADAPTING_WALL_S
-    assert pauses.beat() >= forgiven
+    assert pauses.record_beat() >= forgiven
     assert not pauses.stalled
 
 
@@ -143,7 +143,7 @@ def test_an_invalid_file_is_ignored_while_running_and_refused_at_startup(file: P
     clock = StackClock(file)
     before = clock.now()
     file.write_text("{")
-    assert clock.look() is False
+    assert clock.refresh() is False
     assert before <= clock.now() <= before + 60
     with pytest.raises(ClockUnreadable, match="cannot be read"):
         StackClock(file)

@@ -40,8 +40,8 @@ def test_steps_of_earlier_releases_are_known() -> None:
     unknown = [f"{verb}: {name}" for verb, names in ever().items() for name in names if known[verb].step(name) is None]
     assert not unknown
     for verb, workflow in known.items():
-        assert set(workflow.retired.values()) <= {*workflow.names}, verb
-        assert not workflow.retired.keys() & {*workflow.names}, verb
+        assert set(workflow.retired_steps.values()) <= {*workflow.names}, verb
+        assert not workflow.retired_steps.keys() & {*workflow.names}, verb
 
 
 def merged(recorded: RecordedWorkflow) -> Workflow:
@@ -58,7 +58,7 @@ def merged(recorded: RecordedWorkflow) -> Workflow:
             await step.undo(context)
 
     steps = (first, Step(both, undo=neither), *more)
-    return Workflow("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
+    return Workflow("test", steps, refused=refused_to_pending, retired_steps={second.name: "both", third.name: "both"})
 
 
 def events(process: RunnerProcess) -> list[EventRow]:

@@ -98,7 +98,7 @@ class LinkStack:
         pauses = self.health._action.__self__._pauses
         for _ in range(seconds):
             self.clock.at += 1
-            pauses.beat()
+            pauses.record_beat()
 
     def slice_controller(self):
         return self.health._action.__self__._slice_controller
@@ -119,7 +119,7 @@ class LinkStack:
         answers = await self.client.report([agent.report() for agent in speaking])
         for agent, answer in zip(speaking, answers, strict=True):
             assert answer.accepted, answer
-            agent.take_answer(answer.desired)
+            agent.apply_answer(answer.desired)
         return answers
 
     async def settle(self, rounds=3):

@@ -81,11 +81,11 @@ class LinkMachine:
 
     def watch(self) -> None:
         """What the watcher does, but for probes."""
-        if self.conditions.damped():
-            with self.promises.changing() as session:
+        if self.conditions.damped_links():
+            with self.promises.transaction() as session:
                 self.conditions.release(session)
         self.board.reroute()
-        self.board.settle_all()
+        self.board.reconcile_all()
         assert overcommitted_links(self.promises.ledger) == []
         assert overcommitted_links(self.promises.healthy_ledger) == []
 
@@ -108,14 +108,14 @@ class LinkMachine:
             "terms": {terms.name: terms for terms in promises.slices},
             "on": {place: sorted(names) for place, names in promises.slices._on.items() if names},
             "keys": {kind: dict(keys) for kind, keys in promises.slices._keys.items() if keys},
-            "trimmed": set(promises.slices.trimmed),
-            "peered": promises.peered,
+            "trimmed": set(promises.slices.degraded),
+            "peered": promises.peered_members,
             "peering keys": {kind: keys for kind, keys in promises.peering_keys.items() if keys},
             "below": self.fabric._below,
             "drained": self.fabric.all_drained(),
             "reported": {node: ports for node, ports in self.conditions._reported.items() if ports},
             "accused": dict(self.conditions.accused()),
-            "damped": self.conditions.damped(),
+            "damped": self.conditions.damped_links(),
         }
 
 
@@ -126,8 +126,8 @@ def contents(session: Session) -> dict[str, list[Any]]:
 
 def ledgers_equal(one: BandwidthLedger, other: BandwidthLedger) -> None:
     """Two books hold the same, but for the rounding of sums."""
-    assert one.all_owners() == other.all_owners()
-    for name in one.all_owners():
+    assert one.names() == other.names()
+    for name in one.names():
         mine, theirs = one.booking(name), other.booking(name)
         assert mine is not None
         assert theirs is not None

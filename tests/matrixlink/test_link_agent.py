@@ -62,7 +62,7 @@ async def test_an_older_spec_is_refused_and_a_repeated_one_ignored(agent, change
     assert len(change_notifications) == before
     with pytest.raises(StaleGeneration):
         agent.ensure(make_program(2))
-    agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
+    agent.apply_answer([DesiredProgram(slice="s", generation=2, action="clear")])
     assert reported_programs(agent) == {"s": (3, "Programmed")}
     assert agent.counters["stale"] == 2
 
@@ -100,9 +100,9 @@ async def test_a_cleared_slice_is_forgotten(agent):
     assert agent.tables("s") is not None
     await agent.drain_queue()
     assert reported_programs(agent) == {"s": (2, "Cleared")}
-    agent.take_answer([DesiredProgram(slice="s", generation=2, action="clear")])
+    agent.apply_answer([DesiredProgram(slice="s", generation=2, action="clear")])
     assert reported_programs(agent) == {"s": (2, "Cleared")}
-    agent.take_answer([])
+    agent.apply_answer([])
     assert reported_programs(agent) == {}
 
 

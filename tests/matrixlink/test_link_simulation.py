@@ -101,7 +101,7 @@ def assert_no_overcommitment(stack):
     ledger = board.promises.ledger
     assert all(
         ledger.booked(link) <= board.fabric.full(link.partition(".")[2]) + 1e-6
-        for owner in ledger.all_owners()
+        for owner in ledger.names()
         for link in ledger.reserved(owner)
     )
     assert overcommitted_links(board.promises.healthy_ledger) == []
@@ -136,7 +136,7 @@ async def test_any_order_settles(tmp_path, seed):
     await stack.settle()
     assert await stack.client.slices() == []
     board = stack.slice_controller()
-    assert board.promises.ledger.all_owners() == set()
+    assert board.promises.ledger.names() == set()
     with board.store.reading() as session:
         assert session.scalars(select(FenceRow)).all() == []
         assert board.store.programs(session) == []

@@ -211,9 +211,9 @@ def check_ledger_matches_tables(session: Session, ledger_sync: LedgerSync, store
 
 def check_cache_matches_tables(session: Session, records: Database) -> None:
     """What is kept in memory is what the tables say, where it is still thought to be."""
-    if records._warm is None or records._warm[1] != records.latest():
+    if records._warm_cache is None or records._warm_cache[1] != records.latest():
         return
-    kept = records._warm[0]
+    kept = records._warm_cache[0]
     for kind in records._keeps:
         shape = mapping_of(kind)
         current = {shape.key(row): shape.values(row) for row in kept.all(kind)}

@@ -265,7 +265,7 @@ def test_a_token_belongs_to_a_role(tmp_path):
     assert viewer not in file.read_text(), "only digests are kept"
     assert tokens.principal(f"Bearer {viewer}").role == "viewer"
     fleet = tokens.principal("Bearer secret")
-    assert (fleet.reports_for("sn0-c00-n0"), fleet.reports_for("sn1-c00-n0")) == (True, False)
+    assert (fleet.may_report_for("sn0-c00-n0"), fleet.may_report_for("sn1-c00-n0")) == (True, False)
     for wrong in (None, "", "Bearer", "Bearer nope", "Basic secret"):
         with pytest.raises(Exception, match="token"):
             tokens.principal(wrong)

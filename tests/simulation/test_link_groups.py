@@ -184,7 +184,7 @@ def a_spec(name: str, size: int) -> SliceRequest:
 
 def changed_and_refused(machine: LinkMachine, name: str) -> None:
     """Tables and memory both."""
-    with machine.promises.changing() as session:
+    with machine.promises.transaction() as session:
         row = machine.store.slice(session, name)
         row.labels = {"half": "done"}
         machine.promises.release(name)
@@ -201,7 +201,7 @@ def as_if_started_anew(machine: LinkMachine) -> None:
         waiting = anew.promises.unsettled | machine.promises.unsettled
         # Who is leaving keeps the routes it had, and who starts anew does not know those.
         waiting |= {
-            terms.name for terms in machine.promises.slices if machine.promises.around_slice(terms) != terms.seen
+            terms.name for terms in machine.promises.slices if machine.promises.impaired_ports_of(terms) != terms.seen
         }
         for memory in (mine, theirs):
             memory["terms"] = {

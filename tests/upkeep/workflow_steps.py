@@ -55,7 +55,7 @@ def definitions() -> str:
             "definition": each.definition(host.payload),
             "steps": {step.name: step.undo.__name__ if step.undo is not None else None for step in each.steps},
             "committedAt": each.committed_at,
-            "retired": dict(each.retired),
+            "retired": dict(each.retired_steps),
             "payload": (host.payload or {}).get("title"),
         }
         for host, each in every()

@@ -50,7 +50,7 @@ class Fabric:
         self.wirings = 0
         """Increases whenever the topology changes, but not with its condition."""
         for supernode in self.supernodes.values():
-            self._know(supernode)
+            self._add_supernode(supernode)
         self.ports = port_order(self.spec)
         self._below: dict[str, dict[str, float]] = {}
         self._drained: dict[str, frozenset[str]] = {}
@@ -79,7 +79,7 @@ class Fabric:
 
     # ---- what there is ----------------------------------------------------------------------------------------------
 
-    def _know(self, supernode: Supernode) -> None:
+    def _add_supernode(self, supernode: Supernode) -> None:
         self.wirings += 1
         self.supernodes[supernode.name] = supernode
         self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
@@ -89,7 +89,7 @@ class Fabric:
     def ensure_supernode(self, name: str) -> None:
         """Add a supernode of that name, with the shape that all supernodes of this fabric have."""
         if name not in self.supernodes:
-            self._know(Supernode(name, self.spec))
+            self._add_supernode(Supernode(name, self.spec))
 
     def set_topology(self, supernode: Supernode) -> bool:
         """Adopt a supernode's graph. Return True if it differs from the one before."""
@@ -104,7 +104,7 @@ class Fabric:
             self._nodes.pop(owner, None)
             self._rewired.pop(owner, None)
             self._forget(owner)
-        self._know(supernode)
+        self._add_supernode(supernode)
         for owner in supernode.rewired:
             self._forget(owner)
         return True
@@ -133,7 +133,7 @@ class Fabric:
         """The supernode of a node; empty for a node that is no longer in any graph."""
         return self._nodes[node].name if node in self._nodes else ""
 
-    def supernode_with(self, part: str) -> Supernode | None:
+    def supernode_of_part(self, part: str) -> Supernode | None:
         """The supernode that a part of that name belongs to."""
         return next((each for each in self.supernodes.values() if each.owns(part)), None)
 
@@ -247,7 +247,7 @@ class Fabric:
         """The places of a node or leaf in which new routes do not have exactly one port at full rate, with the rate
         they have there, by the port of a regular machine: below its rate, drained, without a cable, or with two."""
         if owner in self._rewired:
-            found = self.in_place(owner)
+            found = self.irregular_places(owner)
             return {port: gbps for port, (gbps, _) in found.items() if gbps != self.full(port)}
         drained = self._drained.get(owner)
         return (
@@ -256,7 +256,7 @@ class Fabric:
             else {**self.degraded_ports(owner), **dict.fromkeys(sorted(drained), 0.0)}
         )
 
-    def in_place(self, owner: str, out: bool = True) -> dict[str, tuple[float, bool]]:
+    def irregular_places(self, owner: str, out: bool = True) -> dict[str, tuple[float, bool]]:
         """For places that differ from a regular machine's: GB/s there, and whether all of it is drained. `out`: do not
         count drained ports."""
         rewired = self._rewired.get(owner, {})
@@ -289,7 +289,7 @@ class Fabric:
                 names[place[1]] = f"{owner}.{port}"
         return names
 
-    def usable(self, plane: Plane, owner: str) -> NDArray[np.float64]:
+    def usable_rates(self, plane: Plane, owner: str) -> NDArray[np.float64]:
         """GB/s each way that routes may use in each place of a node or leaf, in the order of `PortOrder`."""
         found = self._usable.get((plane, owner))
         if found is None:

@@ -36,7 +36,7 @@ class PortOrder:
             Plane.RDMA: tuple(link.port for link in links if link.plane == Plane.RDMA),
             Plane.VPC: tuple(link.port for link in links if link.plane == Plane.VPC),
         }
-        self.outward = (*self.uplinks, *self.nodes[Plane.RDMA], *self.nodes[Plane.VPC])
+        self.outward_ports = (*self.uplinks, *self.nodes[Plane.RDMA], *self.nodes[Plane.VPC])
         """The ports by which a node reaches others, in the order in which probes, counters and loads number them."""
         self.chips = spec.ub.l2_per_sub_plane
         self.dies = tuple(name.removeprefix(f"{node}-") for name in dies)

@@ -67,7 +67,7 @@ class PortCondition:
     def _ub(
         self, node: str, rows: Mapping[str, int], known: dict[tuple[bytes, bytes, bytes], Stripes]
     ) -> dict[str, object]:
-        mine, whole = self._cables(rows[node]), np.ones(self.shape.sub_planes)
+        mine, whole = self._cable_shares(rows[node]), np.ones(self.shape.sub_planes)
 
         def towards(cables: Floats, ends: Floats) -> Stripes:
             key = mine.tobytes(), cables.tobytes(), ends.tobytes()
@@ -77,20 +77,22 @@ class PortCondition:
 
         base = towards(np.ones_like(mine), whole)
         detours: dict[str, Stripes] = {}
-        for die, ends in self._impaired(rows[node]):
+        for die, ends in self._impaired_dies(rows[node]):
             detours[die] = towards(np.ones_like(mine), ends)
         for peer, row in rows.items():
-            if peer != node and (stripes := towards(self._cables(row), whole)) != base:
+            if peer != node and (stripes := towards(self._cable_shares(row), whole)) != base:
                 detours[peer] = stripes
             if peer != node:
-                detours |= {f"{peer}-{die}": towards(self._cables(row), ends) for die, ends in self._impaired(row)}
+                detours |= {
+                    f"{peer}-{die}": towards(self._cable_shares(row), ends) for die, ends in self._impaired_dies(row)
+                }
         return {"stripes": base, "detours": detours}
 
-    def _cables(self, row: int) -> Floats:
+    def _cable_shares(self, row: int) -> Floats:
         """Shares left of a node's cables, by sub-plane and L2 chip."""
         return self.share[row, : self.shape.uplinks].reshape(self.shape.sub_planes, -1)
 
-    def _impaired(self, row: int) -> list[tuple[str, Floats]]:
+    def _impaired_dies(self, row: int) -> list[tuple[str, Floats]]:
         """The dies of a node that have lost something, with the shares they have left."""
         per = self.shape.dies_per_npu
         lost = np.flatnonzero((self.die_share[row] < 1).any(axis=1)).tolist()

@@ -30,8 +30,8 @@ class SharedPorts:
     def __init__(self, groups: PortGroups, names: Sequence[str], offers: Sequence[Offer]) -> None:
         self.groups, self.names = groups, list(names)
         self.index = {name: at for at, name in enumerate(self.names)}
-        self._ways = OfferSplitter(groups, self.index)
-        self.pieces = [self._ways.of(offer) for offer in offers]
+        self._splitter = OfferSplitter(groups, self.index)
+        self.pieces = [self._splitter.of(offer) for offer in offers]
         self._moving: list[Floats] | None = None
 
     # ---- what moves -------------------------------------------------------------------------------------------------
@@ -99,24 +99,24 @@ class SharedPorts:
                     continue
                 if target not in peers or program["isolation_key"] != programs[target]["isolation_key"]:
                     return None
-                ways = self._ways.ways(program["plane"], self._slowest_stripes(program, source, target))
+                ways = self._splitter.ways(program["plane"], self._slowest_stripes(program, source, target))
                 if not ways:
                     return None
                 share = (1.0 - within) / (len(nodes) - 1)
                 for group, part in ways:
                     rows.append((source, target, group, share * part, 0.0))
                     planes.append(self.groups.sub_plane(group))
-        return self._ways.pieces(slice, programs, rows, planes) if rows else None
+        return self._splitter.pieces(slice, programs, rows, planes) if rows else None
 
     def _inside(self, node: str) -> Iterator[tuple[int, float]]:
         """Sub-planes over which the slowest die of a node exchanges with its neighbours, and the part of each."""
-        left = self._slowest_die(self.index[node])
+        left = self._slowest_die_shares(self.index[node])
         total = float(left.sum())
         if total <= 0:
             return
         yield from ((plane, float(each) / total) for plane, each in enumerate(left) if each > 0)
 
-    def _slowest_die(self, row: int) -> Floats:
+    def _slowest_die_shares(self, row: int) -> Floats:
         shares: Floats = self.groups.die_share[row]
         return shares[int(shares.sum(axis=1).argmin())]
 
@@ -141,7 +141,7 @@ class SharedPorts:
         for node in nodes:
             row = self.index[node]
             if self.groups.impaired_dies[row]:
-                found[row] = self._slowest_die(row) * self.groups.shape.die_gbps * self.groups.shape.dies
+                found[row] = self._slowest_die_shares(row) * self.groups.shape.die_gbps * self.groups.shape.dies
         return found
 
     # ---- what is left -----------------------------------------------------------------------------------------------
@@ -154,10 +154,10 @@ class SharedPorts:
         if others:
             rates = np.concatenate(self._rates(others))
         nodes, count = self.groups.group_gbps.shape
-        beside = {out: self._beside(every, rates, out, nodes, count) for out in (True, False)}
-        return {node: self._left_of(self.index[node], program, beside) for node, program in programs.items()}
+        beside = {out: self._competing_traffic(every, rates, out, nodes, count) for out in (True, False)}
+        return {node: self._available_on(self.index[node], program, beside) for node, program in programs.items()}
 
-    def _beside(
+    def _competing_traffic(
         self, every: _CombinedSubflows, rates: Floats, out: bool, nodes: int, count: int
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """The others' (GB/s, weight, floor) on each group of ports, and GB/s on the dies by sub-plane."""
@@ -174,7 +174,7 @@ class SharedPorts:
             np.add.at(dies, where, rates[on])
         return moved.reshape(nodes, -1), weights.reshape(nodes, -1), floors.reshape(nodes, -1), dies.reshape(nodes, -1)
 
-    def _left_of(
+    def _available_on(
         self, row: int, program: Program, beside: Mapping[bool, tuple[Floats, Floats, Floats, Floats]]
     ) -> AvailablePorts:
         groups, shape = self.groups, self.groups.shape
@@ -191,7 +191,7 @@ class SharedPorts:
             left = _rate_by_port(has, part, program, moved, weights, floors)
             ports.append([float(left[each].sum()) for each in sets])
             if plane == "ub":
-                slowest = self._slowest_die(row) * shape.die_gbps
+                slowest = self._slowest_die_shares(row) * shape.die_gbps
                 free = np.maximum(groups.dies_gbps[row] - dies, 0.0) / shape.dies
                 fair = np.array(ports[-1]) / shape.dies
                 ends.append([float(each) for each in np.minimum(slowest, np.maximum(free, fair))])

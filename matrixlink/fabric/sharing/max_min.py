@@ -111,7 +111,7 @@ class Filling:
     LINK, CEILING = 0, 1
 
     def run(self) -> list[Number]:
-        self.heap += [(self._level(link, 0), self.LINK, link) for link, active in enumerate(self.active) if active]
+        self.heap += [(self._fill_level(link, 0), self.LINK, link) for link, active in enumerate(self.active) if active]
         for f, flow in enumerate(self.flows):
             if flow.ceiling != math.inf:
                 self.heap.append((exact_ratio(flow.ceiling, flow.weight), self.CEILING, f))
@@ -122,7 +122,7 @@ class Filling:
             if what == self.LINK:
                 if not self.active[which]:
                     continue
-                now = self._level(which, level)
+                now = self._fill_level(which, level)
                 if now > at:
                     heapq.heappush(self.heap, (now, self.LINK, which))
                     continue
@@ -138,7 +138,7 @@ class Filling:
     def _reached(self, what: int, f: int, level: Number) -> None:
         self._fix(f, self.flows[f].ceiling)
 
-    def _level(self, link: int, level: Number) -> Number:
+    def _fill_level(self, link: int, level: Number) -> Number:
         """The level at which the link fills if nothing else changes; never below the present one."""
         return max(exact_ratio(self.left[link], self.pull[link]), level)
 

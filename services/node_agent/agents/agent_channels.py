@@ -62,4 +62,4 @@ def _lease(fleet: Fleet, lease_s: float) -> Seconds:
 
 
 def _handle_answer(agent: LinkAgent, report: LinkReport, answer: LinkReportAnswer) -> None:
-    agent.take_answer(answer.desired)
+    agent.apply_answer(answer.desired)

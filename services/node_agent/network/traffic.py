@@ -64,7 +64,7 @@ class EmulatedTraffic:
         self._groups: tuple[object, PortGroups] | None = None
         """The last computed port groups, with the state of the nodes that they were computed from."""
         self._names: list[str] = []
-        ports = len(port_order(spec).outward)
+        ports = len(port_order(spec).outward_ports)
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
         self._slices: dict[str, dict[int, list[float]]] = {}
         self._index_nodes(nodes)

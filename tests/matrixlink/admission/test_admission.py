@@ -99,7 +99,7 @@ def test_a_floor_between_unreachable_members_is_refused():
 
 def test_a_full_fabric_accepts_exactly_its_capacity():
     fabric = Fabric([Supernode()])
-    book = BandwidthLedger(fabric, fabric.usable)
+    book = BandwidthLedger(fabric, fabric.usable_rates)
     for plane, most in ((Plane.UB, 392.0), (Plane.RDMA, 50.0), (Plane.VPC, 6.25)):
         needs = choose_needs(fabric, plane, fabric.nodes())
         book.put(plane, admit(book, BandwidthRequest(plane, plane, needs, most)))
@@ -110,11 +110,11 @@ def test_a_full_fabric_accepts_exactly_its_capacity():
 
 def test_released_bookings_leave_no_trace():
     fabric = Fabric([Supernode()])
-    book = BandwidthLedger(fabric, fabric.usable)
+    book = BandwidthLedger(fabric, fabric.usable_rates)
     needs = choose_needs(fabric, Plane.UB, fabric.nodes())
     for turn in range(50):
         book.put(f"s{turn % 7}", BandwidthRequest("s", Plane.UB, needs, 0.1 * (turn % 11)).booking())
-    for name in sorted(book.all_owners()):
+    for name in sorted(book.names()):
         book.release(name)
     assert list(book.places()) == []
 
@@ -129,7 +129,7 @@ class FloorsMachine(RuleBasedStateMachine):
     def __init__(self):
         super().__init__()
         self.fabric = Fabric([Supernode()])
-        self.book = BandwidthLedger(self.fabric, self.fabric.usable)
+        self.book = BandwidthLedger(self.fabric, self.fabric.usable_rates)
         self.healthy_ledger = BandwidthLedger(self.fabric, lambda plane, owner: self.fabric.whole(plane))
         self.specs = {}
 

@@ -170,7 +170,7 @@ class AnyOrderMachine(RuleBasedStateMachine):
     @rule(passed=st.sampled_from([1, 40, 100]))
     def time_passes(self, passed):
         self.stack.clock.at += passed
-        self.board.settle_all()
+        self.board.reconcile_all()
 
     @rule()
     def restart(self):
@@ -187,7 +187,7 @@ class AnyOrderMachine(RuleBasedStateMachine):
             assert reported["accepted"], reported
             agent.obey(reported["desired"])
         self.board.reroute()
-        self.board.settle_all()
+        self.board.reconcile_all()
         asyncio.run(self.carried())
 
     async def carried(self):
@@ -217,7 +217,7 @@ class AnyOrderMachine(RuleBasedStateMachine):
                 for node, body in first.items():
                     generation, current = self.agents[node].tables[row.name]
                     assert generation == row.generation
-                    assert current["peerings"] == [] or row.name in self.board.promises.peered
+                    assert current["peerings"] == [] or row.name in self.board.promises.peered_members
                     for key in ("peers", "detours"):
                         assert current[key] == json.loads(json.dumps(body[key]))
                     assert [(s["subPlane"], s["weight"]) for s in current["stripes"]] == [

@@ -29,8 +29,8 @@ class AdmissionBoard:
 
     def __init__(self):
         self.fabric = Fabric([Supernode()])
-        self.pristine = self.fabric.as_built()
-        self.book = BandwidthLedger(self.fabric, self.fabric.usable)
+        self.undamaged_fabric = self.fabric.as_built()
+        self.book = BandwidthLedger(self.fabric, self.fabric.usable_rates)
         self.healthy_ledger = BandwidthLedger(
             self.fabric, lambda plane, owner: self.fabric.whole(plane, "leaf" in owner)
         )
@@ -46,7 +46,7 @@ class AdmissionBoard:
         self.specs[name] = (plane, members, floor, Protection(level), (rank, len(self.specs)))
         try:
             self.book.put(name, admit(self.book, self.claim(name)))
-            self.healthy_ledger.put(name, admit(self.healthy_ledger, self.claim(name, self.pristine)))
+            self.healthy_ledger.put(name, admit(self.healthy_ledger, self.claim(name, self.undamaged_fabric)))
         except InsufficientBandwidth:
             del self.specs[name]
             raise

@@ -32,7 +32,7 @@ async def test_an_oversized_communicator_has_no_flows_until_it_fits_again(machin
     admit(machine, "a", NODES[:3])
     await communicators.watch()
     assert {view.name: view.state for view in communicators.all()} == {"a": "Oversized", "b": "Flowing"}
-    assert (communicators.get("a").traffic, communicators.traffic_of("a")[1]) == (None, None)
+    assert (communicators.get("a").traffic, communicators.traffic_and_group("a")[1]) == (None, None)
     assert len(communicators.plane("sn0").flows) == RING_FLOWS
     restarted = Communicators(machine.store, machine.fabric, machine.clock)
     assert {view.name: view.state for view in restarted.all()} == {"a": "Oversized", "b": "Flowing"}

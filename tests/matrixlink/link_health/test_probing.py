@@ -40,7 +40,7 @@ class EmulatedFabric:
 
     def round(self, number, reporting=ALL):
         up = [PLAN.index[node] for node in reporting if self.nodes[node].powered]
-        shares = np.ones((len(up), PLAN.per_round))
+        shares = np.ones((len(up), PLAN.probes_per_round))
         for at, node in enumerate(up):
             for probe, share in self.probe_transport.sweep(PLAN, PLAN.nodes[node], number).failed:
                 shares[at, probe] = share
@@ -59,11 +59,11 @@ def fabric():
 
 
 def test_a_round_is_bounded_and_probes_every_path_once_from_each_side():
-    assert PLAN.per_round == 112 + 16 + 1
+    assert PLAN.probes_per_round == 112 + 16 + 1
     for number in (0, 1, 17):
         touched = Counter()
         for node in ALL:
-            for path in range(PLAN.per_round):
+            for path in range(PLAN.probes_per_round):
                 assert PLAN.target(node, number, path) != node
                 touched.update(PLAN.links(node, number, path))
         ports = [link.name for node in ALL for link in SUPERNODE.links(node)]
@@ -73,7 +73,7 @@ def test_a_round_is_bounded_and_probes_every_path_once_from_each_side():
 
 def test_a_probe_crosses_the_links_and_switches_of_the_layout():
     for number in (0, 5):
-        for path in range(PLAN.per_round):
+        for path in range(PLAN.probes_per_round):
             source, target = ALL[7], PLAN.target(ALL[7], number, path)
             parts = [PLAN.names[part] for part in PLAN.parts(number)[PLAN.index[source], path] if part >= 0]
             links = [SUPERNODE.link(name) for name in parts if "." in name]
@@ -91,7 +91,7 @@ def test_links_of_a_part(part):
 
 
 def test_every_node_is_probed_by_every_other_in_time():
-    met = {PLAN.target(ALL[0], number, path) for number in range(8) for path in range(PLAN.per_round)}
+    met = {PLAN.target(ALL[0], number, path) for number in range(8) for path in range(PLAN.probes_per_round)}
     assert met == set(ALL) - {ALL[0]}
 
 

@@ -45,7 +45,7 @@ async def test_ranks_of_absent_members_send_nothing(machine, pattern):
     remove_from_topology(machine, *MEMBERS)
     await communicators.watch()
     assert {view.name: view.state for view in communicators.all()} == {"a": "Idle", "b": "Idle"}
-    assert communicators.traffic_of("a")[1] is None
+    assert communicators.traffic_and_group("a")[1] is None
 
 
 @pytest.mark.parametrize("plane", ["ub", "rdma", "vpc"])

@@ -53,8 +53,8 @@ def test_link_arrays_equal_the_graphs_edges(first, second):
     assert set(fabric.nodes()) == set(at_once.nodes())
     for node in wired.nodes():
         for built in (fabric, at_once):
-            assert np.array_equal(built.usable(Plane.UB, node)[:112].reshape(7, 16), expected[node])
-        assert np.array_equal(fabric.usable(Plane.RDMA, node), at_once.usable(Plane.RDMA, node))
+            assert np.array_equal(built.usable_rates(Plane.UB, node)[:112].reshape(7, 16), expected[node])
+        assert np.array_equal(fabric.usable_rates(Plane.RDMA, node), at_once.usable_rates(Plane.RDMA, node))
     assert set(fabric.touched()) == set(at_once.touched())
 
 
@@ -80,7 +80,7 @@ def test_every_probe_follows_the_graph(found):
     ends, expected = {link: {a, b} for a, b, link, _ in link_edges(graph)}, rates(graph)
     for node in plan.nodes[::4]:
         there = 0
-        for path in range(plan.per_round):
+        for path in range(plan.probes_per_round):
             parts = [plan.names[part] for part in plan.parts(3)[plan.index[node], path] if part >= 0]
             links = [part for part in parts if "." in part]
             assert set(links) <= ends.keys()

@@ -197,16 +197,16 @@ def test_matrixlink_reaches_whom_it_could_not_hear():
     clock = FixedClock()
     pauses = ProcessPauses(clock, 5.0)
     leases = Leases(clock, 60.0, pauses)
-    pauses.beat()
+    pauses.record_beat()
     leases.renew("n", 30.0, 1, 1)
     clock.at += 500
     assert leases.reachable("n"), "before the first beat"
-    pauses.beat()
+    pauses.record_beat()
     assert leases.reachable("n"), "and after it"
     assert leases.silent_s("unknown") == 10, "since the start it has heard for ten seconds"
     for _ in range(7):
         clock.at += 5
-        pauses.beat()
+        pauses.record_beat()
     assert not leases.reachable("n"), "silence while it listened counts"
 
 

@@ -50,7 +50,7 @@ def with_a_step_fewer(workflow: Workflow, at: int) -> Workflow:
     return replace(
         workflow,
         steps=(*workflow.steps[:at], Step(both, undo=neither), *workflow.steps[at + 2 :]),
-        retired={first.name: "both", second.name: "both"},
+        retired_steps={first.name: "both", second.name: "both"},
         committed_at="both" if committed in (first.name, second.name) else committed,
     )
 
