@@ -232,7 +232,7 @@ async def test_former_leader_writes_nothing_and_its_successor_rolls_back(tmp_pat
 
     async def lead(harness: ScenarioHarness, generation: int) -> str:
         FENCE.set(Fence("compute", generation))
-        harness.fences.hear(Fence("compute", generation))
+        harness.fences.record_leader(Fence("compute", generation))
         return await harness.reconciler.reconcile()
 
     former = asyncio.create_task(lead(old, 1))

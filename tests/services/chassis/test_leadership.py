@@ -206,11 +206,11 @@ async def ask_standby(stack: ReplicatedStack, method: str, path: str, body: Any)
 async def test_what_an_older_leader_asked_for_before_is_not_committed_after(engine: DatabaseEngine) -> None:
     """It was let in, and while it was decided its successor was heard of."""
     replica = Replica(engine)
-    replica.fences.hear(Fence("compute", 7))
+    replica.fences.record_leader(Fence("compute", 7))
     token = FENCE.set(Fence("compute", 7))
     try:
         replica.write("a")
-        replica.fences.hear(Fence("compute", 8))
+        replica.fences.record_leader(Fence("compute", 8))
         with pytest.raises(StaleLeader):
             replica.write("b")
     finally:
