@@ -71,7 +71,7 @@ def run_dispatch() -> tuple[float, float]:
 
 def run_unequal_sizes(how: str) -> Iterator[Figure]:
     made = with_sizes(UbPaths.for_nodes(7).hashed(all_to_all(range(112), 1)[0], 1))
-    if not kernel():  # a solve of everything per completion: minutes, and no goal of the arrays
+    if not load_kernel():  # a solve of everything per completion: minutes, and no goal of the arrays
         made = with_sizes(UbPaths.for_nodes(2).hashed(all_to_all(range(32), 1)[0], 1))
     flows = f"{len(made):,}"
     took, exact = median(lambda: run(made), 3)
@@ -96,7 +96,7 @@ def single_changes(how: str) -> Iterator[Figure]:
     shares = IncrementalMaxMin(made.capacity, 4001, 4)
     current = {shares.add(path)[0]: path for path in paths}
     rng, arrivals, departures = random.Random(4), [], []
-    for _ in range(CHANGES if kernel() else CHANGES // 100):
+    for _ in range(CHANGES if load_kernel() else CHANGES // 100):
         flow = rng.choice(list(current))
         path = current.pop(flow)
         begun = time.perf_counter_ns()

@@ -18,7 +18,7 @@ from functools import partial
 from benchmarks import Figure
 from benchmarks.allocation_plans import fill_until_refused, generate_refused
 from benchmarks.allocator.busy import SHAPES, percentile, run_busy_machine
-from matrixcommon.persistence.searches import copied
+from matrixcommon.persistence.searches import copy_without_gc
 from matrixresource.scheduler import FORM
 from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.ledger import Ledger
@@ -59,7 +59,7 @@ async def measure_search(ledger: Ledger, now: float, count: int) -> tuple[list[f
     for _ in range(count):
         request = replace(next(refused), priority=1)
         find = partial(preemption.victims, request=request, now=now)
-        state = copied(ledger)
+        state = copy_without_gc(ledger)
         watching = asyncio.create_task(event_loop_delay_s())
         await asyncio.sleep(0)
         took.append(1000 * await loop.run_in_executor(None, time_call, find, state))

@@ -19,10 +19,10 @@ EXIT_CANNOT_COMPILE = 3
 def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         return check()
-    if (missing_tool := missing()) and not folder_for(ALLOCATOR).exists():
+    if (missing_tool := missing_requirements()) and not build_folder(ALLOCATOR).exists():
         print(f"the allocator is not compiled: {missing_tool}; it runs interpreted, more slowly")
         return EXIT_CANNOT_COMPILE
-    started, exists = time.monotonic(), folder_for(ALLOCATOR).exists()
+    started, exists = time.monotonic(), build_folder(ALLOCATOR).exists()
     try:
         target = build(ALLOCATOR)
     except (BuildFailed, OSError) as error:

@@ -77,7 +77,7 @@ class _LevelFilling(Filling):
         super().__init__(flows, paths, links)
         for f, flow in enumerate(flows):
             if flow.floor:
-                self.heap.append((ratio(flow.floor, flow.weight), self.WAKE, f))
+                self.heap.append((exact_ratio(flow.floor, flow.weight), self.WAKE, f))
                 self._set_active(f, awake=False)
 
     def _reached(self, what: int, f: int, level: Number) -> None:

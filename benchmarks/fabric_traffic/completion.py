@@ -42,12 +42,12 @@ def run(traffic: Traffic, window_ns: float = 0.0) -> CompletionTimes:
     once, and InvalidField for a negative window."""
     if not window_ns >= 0:
         raise InvalidField("a window is at least 0", field="windowNs")
-    refuse_overbooked(traffic)
+    check_floors(traffic)
     if is_proportional(traffic):
         with np.errstate(divide="ignore"):
-            at = traffic.start + traffic.size / rates_now(traffic)
+            at = traffic.start + traffic.size / compute_rates(traffic)
         return CompletionTimes(at, 1, PROPORTIONAL)
-    solves, at = _run_compiled(traffic, window_ns) if kernel() else _run_arrays(traffic, window_ns)
+    solves, at = _run_compiled(traffic, window_ns) if load_kernel() else _run_arrays(traffic, window_ns)
     return CompletionTimes(at, solves, WINDOWS if window_ns else EXACT)
 
 
@@ -61,7 +61,7 @@ def is_proportional(traffic: Traffic) -> bool:
 
 
 def _run_compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
-    library = kernel()
+    library = load_kernel()
     fabric = new_fabric(library, traffic)
     at = np.zeros(len(traffic))
     order = np.argsort(traffic.start, kind="stable").astype(np.int32)

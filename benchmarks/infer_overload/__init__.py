@@ -189,7 +189,7 @@ def _inject_event(engine: Engine, event: str) -> None:
         engine.apply_contention(MeasuredContention({}, ports), engine.now)
 
 
-def _quarter_free(ports: Ports) -> PortsLeft:
+def _quarter_free(ports: Ports) -> AvailablePorts:
     """The rates that remain when another tenant takes three quarters."""
     node, end = ([rate / 4 for rate in rates] for rates in (ports.uplink_gbps, ports.endpoint_gbps))
     return AvailablePorts(node, node, end, end)

@@ -45,7 +45,7 @@ class MemoryGrant:
     def condition(self) -> tuple[str, bool, str, str]:
         """Type, status, reason and message."""
         allocated, requested = sum(self.allocated.values()), sum(self.requested.values())
-        text = f"{allocated} of {requested} GiB allocated on {counted(len(self.allocated), 'node')}"
+        text = f"{allocated} of {requested} GiB allocated on {pluralized(len(self.allocated), 'node')}"
         return "CacheMemory", self.granted, self.reason, text if self.granted else self.message
 
     def view(self) -> CacheMemoryView:

@@ -37,7 +37,7 @@ class TrialContention:
     def __init__(self, trial: Trial, nodes: tuple[str, ...], machine: Calibration) -> None:
         self._trial, self._nodes, self._machine = trial, nodes, machine
         self._exchanges: dict[frozenset[str], float] = {}
-        self._free_bandwidth: dict[str, Mapping[str, PortsLeft]] = {}
+        self._free_bandwidth: dict[str, Mapping[str, AvailablePorts]] = {}
 
     def exchange_gbps(self, nodes: frozenset[str]) -> float | None:
         if nodes not in self._exchanges:
@@ -45,7 +45,7 @@ class TrialContention:
             self._exchanges[nodes] = self._ports.exchange_gbps(OWN, programs)
         return self._exchanges[nodes]
 
-    def free_bandwidth(self, plane: str, node: str) -> PortsLeft | None:
+    def free_bandwidth(self, plane: str, node: str) -> AvailablePorts | None:
         if plane not in self._free_bandwidth:
             self._free_bandwidth[plane] = self._ports.left(
                 OWN, self._condition.programs(self._tenant(plane, self._nodes))

@@ -256,7 +256,7 @@ def _sizes(
         if previous is not None and nodes > 1:
             return _sizes_for_scale(PoolScale(prefill or 1, decode or 1), usable, calibration, previous)
         raise DoesNotFit(
-            f"the instance has {counted(nodes, 'usable node')}, the pools need {nodes_min}",
+            f"the instance has {pluralized(nodes, 'usable node')}, the pools need {nodes_min}",
             [{"domain": "nodes", "needs": nodes_min, "has": nodes}],
         )
     if prefill is None:

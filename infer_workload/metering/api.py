@@ -47,7 +47,7 @@ def routes(usage: UsageService) -> APIRouter:
         if since is not None and until is not None and until < since:
             raise InvalidField("must not be before start", field="end")
         rows = usage.sum_usage(groups, width, since, until)
-        return JsonAnswer(page([_view(row, width).wire() for row in rows], params))
+        return JsonResponse(page([_view(row, width).wire() for row in rows], params))
 
     limits = api.of(USAGE_LIMITS)
     limits.list()

@@ -52,7 +52,7 @@ def candidates(
 def offers(live_deployments: Iterable[LiveDeployment], project: str, sees: CanView) -> list[Offer]:
     """Every name that a caller may use: the deployments that it sees, and the models that they serve."""
     shown = sorted((live for live in live_deployments if sees(project_of(live.name))), key=lambda live: live.name)
-    found: dict[str, tuple[LiveDeployment, ...]] = {reference(live.name, project): (live,) for live in shown}
+    found: dict[str, tuple[LiveDeployment, ...]] = {reference_to(live.name, project): (live,) for live in shown}
     for model in sorted({live.spec.model for live in shown}):
         found.setdefault(model, tuple(live for live in shown if live.spec.model == model))
     return [Offer(id, deployments) for id, deployments in found.items()]

@@ -24,8 +24,8 @@ from matrixcommon.persistence.derived_state import DerivedState
 from matrixlink.admission.admission import BandwidthRequest, admit, grantable, reallocate
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.admission.node_shares import SubPlaneSums, node_ports
-from matrixlink.admission.slice_index import SliceIndex, SliceState, terms_of
-from matrixlink.fabric.condition.elements import merge_ports, ports_left
+from matrixlink.admission.slice_index import SliceIndex, SliceState, slice_state_of
+from matrixlink.fabric.condition.elements import merge_ports, remaining_ports
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.fabric.condition.planes import PlaneModel, plane_models
 from matrixlink.model.slice_states import WITHDRAWN
@@ -110,7 +110,7 @@ class AdmissionState:
             below.setdefault(link.node, {})[link.port] = link.gbps
         for node, ports in below.items():
             self.fabric.set_ports(node, ports)
-        self.fabric.set_drained(merge_ports(drain.ports for drain in self._store.out_of_use(session)))
+        self.fabric.set_drained(merge_ports(drain.ports for drain in self._store.active_drains(session)))
         self.slices.clear()
         for owner in self.ledger.names() | self.healthy_ledger.names():
             self.ledger.release(owner)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from sqlalchemy.orm import Session
 
 from matrixlink.fabric.condition.elements import merge_ports
-from matrixlink.routing.route_crossing import Out, route_uses_ports
+from matrixlink.routing.route_crossing import PortsByOwner, route_uses_ports
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import DrainRow
 
@@ -27,9 +27,9 @@ class DrainedElements:
     def apply(self, session: Session) -> None:
         """Update the fabric with what is drained now, and reroute slices accordingly."""
         self.promises.mark_stale()
-        self.fabric.set_drained(merge_ports([row.ports for row in self.store.out_of_use(session)]))
-        self.promises.trim_leaving()
-        self.slice_controller.reroute_around(session, self.promises.stale_routes())
+        self.fabric.set_drained(merge_ports([row.ports for row in self.store.active_drains(session)]))
+        self.promises.trim_withdrawing()
+        self.slice_controller.reroute_slices(session, self.promises.stale_routes())
 
     def update_waiting(self, session: Session, row: DrainRow) -> None:
         """Record on a drain which programs may still send over its ports."""

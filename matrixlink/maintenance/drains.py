@@ -80,7 +80,7 @@ class Drains:
     def _evaluate(self, session: Session, name: str, ports: Ports, request: DrainRequest) -> WhatIfView:
         supposed = self._fabric.copy()
         supposed.set_drained(
-            merge_ports([*(row.ports for row in self._store.out_of_use(session) if row.name != name), ports])
+            merge_ports([*(row.ports for row in self._store.active_drains(session) if row.name != name), ports])
         )
         asked = WhatIfRequest(drain=request.elements)
         judged = evaluate(self._promises, Scenario(supposed, changed_ports(self._fabric, supposed)), asked)

@@ -215,7 +215,8 @@ class ResourceAgent:
             self.node.flash(firmware)
         self.deployed = work.final_status == "Active" or (work.final_status == "Off" and self.deployed)
         self.parts.wake()
-        finished(self._traceparent, f"agent {work.name}", self._requested_ns, node=self.node.name, status=self.status)
+        name = f"agent {work.name}"
+        record_span(self._traceparent, name, self._requested_ns, node=self.node.name, status=self.status)
         self._traceparent = None
         self._changed()
 

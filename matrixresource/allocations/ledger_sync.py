@@ -127,7 +127,7 @@ class LedgerSync:
         synced_change, self._synced_change = self._synced_change, NEVER_SYNCED
         try:
             yield
-        except SearchNeeded:
+        except SearchRequired:
             self._synced_change = synced_change
             raise
         self._synced_change = synced_change

@@ -70,7 +70,7 @@ def exceeded_domain(ledger: LedgerSync, request: PlacementRequest) -> str:
     most, requested = shape.size_of(domain), request.nodes + request.spares
     if requested <= most:
         return ""
-    return f"a {domain} has {counted(most, 'node')}, but {requested} are required in one"
+    return f"a {domain} has {pluralized(most, 'node')}, but {requested} are required in one"
 
 
 def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:
@@ -114,16 +114,16 @@ def describe_request(request: PlacementRequest, node_npus: int) -> str:
     NPUs."""
     terms = []
     if request.nodes and request.npus_per_node == node_npus:
-        terms.append(counted(request.nodes, "node"))
+        terms.append(pluralized(request.nodes, "node"))
     elif request.nodes == 1:
-        npus = "a die" if request.npus_per_node < 1 else f"{counted(request.npus_per_node, 'NPU')} on one node"
+        npus = "a die" if request.npus_per_node < 1 else f"{pluralized(request.npus_per_node, 'NPU')} on one node"
         terms.append(npus)
     elif request.nodes:
-        terms.append(f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'NPU')} each")
+        terms.append(f"{pluralized(request.nodes, 'node')} with {pluralized(request.npus_per_node, 'NPU')} each")
     if request.spares:
-        terms.append(counted(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
+        terms.append(pluralized(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
     if request.cpus:
-        terms.append(counted(request.cpus, "CPU socket"))
+        terms.append(pluralized(request.cpus, "CPU socket"))
     if request.mem:
         terms.append(f"{request.mem} GiB")
     return " and ".join(terms) or "nothing"
@@ -150,13 +150,13 @@ def violated_constraint(ledger_sync: LedgerSync, request: PlacementRequest) -> s
         free = sum(n for n, up in zip(index.mem, index.up, strict=True) if up)
         return f"{free} GiB are free"
     if request.npus_per_node == ledger.shape.npus:
-        return f"no supernode has more than {counted(index.most_whole_nodes(), 'free node')}"
+        return f"no supernode has more than {pluralized(index.most_whole_nodes(), 'free node')}"
     nodes_with_room = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if request.nodes > 1:
         verb = "has" if nodes_with_room == 1 else "have"
-        return f"{counted(nodes_with_room, 'node')} {verb} {counted(request.npus_per_node, 'NPU')} free"
-    return f"no node has more than {counted(most, 'free NPU')}"
+        return f"{pluralized(nodes_with_room, 'node')} {verb} {pluralized(request.npus_per_node, 'NPU')} free"
+    return f"no node has more than {pluralized(most, 'free NPU')}"
 
 
 def _relaxations(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
@@ -215,7 +215,7 @@ def _describe_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> st
 
 def _describe_supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
     if request.npus_per_node == ledger.ledger.shape.npus:
-        return f"no supernode has more than {counted(ledger.ledger.index.most_whole_nodes(), 'free node')}"
+        return f"no supernode has more than {pluralized(ledger.ledger.index.most_whole_nodes(), 'free node')}"
     return "no single supernode has room for all of them"
 
 
@@ -229,7 +229,7 @@ _DESCRIPTIONS: dict[str, Any] = {
         f"they cannot be divided into blocks of {request.supernode_block} that each fit in one supernode"
     ),
     "avoid": lambda ledger, request: "they would only fit on nodes that excludeNodes rules out",
-    "spares": lambda ledger, request: f"the members fit, but not together with {counted(request.spares, 'spare')}",
+    "spares": lambda ledger, request: f"the members fit, but not together with {pluralized(request.spares, 'spare')}",
     "supernode": _describe_supernode,
 }
 

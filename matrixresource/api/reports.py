@@ -41,7 +41,7 @@ def report_routes(
         accepted."""
 
         def answers() -> ReportAnswers:
-            return ReportAnswers(answers=caller.answers_each(body.reports, reports.process, _refused))
+            return ReportAnswers(answers=caller.answer_reports(body.reports, reports.process, _refused))
 
         return store.records.dry_run(answers) if validate_only else answers()
 

@@ -62,7 +62,7 @@ class ReservationRequest(CapacityRequest):
     @field_validator("starts_at")
     @classmethod
     def _check_timestamp(cls, text: str) -> str:
-        return checked_moment(text)
+        return validate_timestamp(text)
 
     @property
     def start(self) -> float:

@@ -256,7 +256,7 @@ class NodeReportProcessor:
             nodes = self._store.nodes(session)
             for node in nodes:
                 agent = self._leases.agent_state(
-                    node.name, now, new=now - self._started_at < seconds_now(self._grace_s)
+                    node.name, now, new=now - self._started_at < resolve_seconds(self._grace_s)
                 )
                 # Only for the worse: recovery is detected from a report, by whichever replica receives it.
                 if agent is not None and AGENT_SEVERITY[agent] > AGENT_SEVERITY[node.agent]:

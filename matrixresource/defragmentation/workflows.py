@@ -51,7 +51,7 @@ class DefragmentationContext:
         async def search_verb() -> T:
             return verb()
 
-        return await search_outside(search_verb, self.store.records.executor)
+        return await run_with_searches(search_verb, self.store.records.executor)
 
     async def reconcile(self, stopping: bool = False) -> None:
         """Check the plan. Raises StepPending while something is waited for."""
@@ -92,7 +92,7 @@ async def mark_done(work: DefragmentationContext) -> None:
     with work.store.transaction() as session:
         row = session.get(DefragmentationRow, work.target)
         if row is not None and row.state in IN_PROGRESS:
-            message = f"{counted(len(row.room), 'free node')}: {', '.join(row.room)}"
+            message = f"{pluralized(len(row.room), 'free node')}: {', '.join(row.room)}"
             work.plans.end(session, row, "Done", "RoomMade", message)
 
 

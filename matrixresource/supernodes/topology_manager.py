@@ -346,7 +346,7 @@ def _parse_spec(document: Mapping[str, Any]) -> SupernodeSpec:
 
 def _check_fits(name: str, spec: SupernodeSpec, others: Mapping[str, Supernode]) -> None:
     """Raises InvalidField for a name or spec that this machine cannot have."""
-    checked_supernode_name(name)
+    validate_supernode_name(name)
     for other, path in product(others.values(), SHARED_FIGURES):
         figure, other_figure = _figure(spec, path), _figure(other.spec, path)
         if figure != other_figure:

@@ -12,7 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
+from matrixcommon.model.yaml_text import InvalidYaml, packaged_yaml, parse_yaml
 from matrixresource.machines import built_in_specs, spec_file
 from matrixresource.topology.cross_checks import cross_checks
 from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec, UbSpec

@@ -13,7 +13,7 @@ from services.link.main import build as build_link
 from services.resource.main import ResourceSettings
 from services.resource.main import build as build_resource
 from tests.clocks import StandingClock
-from tests.matrixlink.fleet import Stack
+from tests.matrixlink.fleet import LinkStack
 from tests.matrixresource.test_defragmentations import ScatteredMachine
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
@@ -23,7 +23,7 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ScatteredMachine:
     """A MatrixLink and a MatrixResource, with an operation each that nobody carries on."""
     for folder in ("link", "resource"):
         (tmp_path / folder).mkdir()
-    links = Stack(tmp_path / "link")
+    links = LinkStack(tmp_path / "link")
     machine = ScatteredMachine(tmp_path / "resource")
     link = build_link(LinkSettings(state=tmp_path), links.standing, links.database)
     resource = build_resource(ResourceSettings(state=tmp_path), StandingClock(machine.clock), machine.database)

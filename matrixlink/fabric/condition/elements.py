@@ -22,7 +22,7 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.topology.compiled import merge_ports
 from matrixresource.topology.supernode import UnknownPart
 
-__all__ = ["ACCEPTED", "Ports", "all_ports", "by_plane", "merge_ports", "ports_left", "ports_of"]
+__all__ = ["ACCEPTED", "Ports", "all_ports", "count_by_plane", "merge_ports", "ports_of", "remaining_ports"]
 
 Ports = dict[str, set[str]]
 
@@ -33,7 +33,7 @@ def ports_of(fabric: Fabric, element: str) -> Ports:
     """The ports, by owner, that belong to an element in the supernode's graph. Raises UnknownPart."""
     if element in set(Plane):
         return merge_ports(each.ports_of(f"{each.name}-{element}") for each in fabric.supernodes.values())
-    supernode = fabric.supernode_with(element)
+    supernode = fabric.supernode_of_part(element)
     found = supernode.ports_of(element) if supernode is not None else {}
     if not found:
         raise UnknownPart(element)

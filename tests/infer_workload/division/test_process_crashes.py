@@ -42,7 +42,7 @@ EVENTS = (
 )
 
 
-class ManualClock(Steady):
+class ManualClock(FixedSpeedClock):
     """A clock that is moved by hand."""
 
     def __init__(self):

@@ -45,7 +45,7 @@ def test_dispatch_among_320_dies_is_bound_by_its_ports():
 
 def test_eight_into_one_share_one_port():
     made = UbPaths.for_nodes(9).striped(incast([16 * n for n in range(8)], 16 * 8, 1e6)[0])
-    assert rates_now(made).max() <= 3.5 * (1 + 1e-12)
+    assert compute_rates(made).max() <= 3.5 * (1 + 1e-12)
 
 
 def test_a_lost_l2_chip_costs_its_share():

@@ -62,8 +62,8 @@ def test_no_tables_carry_more_than_remains(chips):
 
 
 def test_a_node_without_a_sub_plane_has_six_sevenths():
-    assert all_to_all_slowdown(after(lost("l1", 3, 9))) == pytest.approx(7 / 6)
-    assert all_to_all_slowdown(after(*(lost("l1", plane, 9) for plane in range(7)))) == float("inf")
+    assert all_to_all_slowdown(tables_after(lost("l1", 3, 9))) == pytest.approx(7 / 6)
+    assert all_to_all_slowdown(tables_after(*(lost("l1", plane, 9) for plane in range(7)))) == float("inf")
 
 
 def test_permutations_by_policy():

@@ -253,13 +253,13 @@ async def test_a_node_with_its_clock_ahead_does_not_hide_faults(tmp_path, ahead)
     stack.agents[REPORTING_NODES[7]].probing._round_at = lambda now: now / 10 + ahead
     name = f"{REPORTING_NODES[1]}.ub-p3-k11"
     await rounds(stack, 3)
-    stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
+    stack.hardware[REPORTING_NODES[1]].unreported_losses["ub-p3-k11"] = 0.0
 
     async def found():
         return (await link(stack, name))["state"] == "Down"
 
-    await detected(stack, found)
-    stack.hardware[CELL[1]].unreported_losses.clear()
+    await await_detection(stack, found)
+    stack.hardware[REPORTING_NODES[1]].unreported_losses.clear()
 
     async def repaired():
         return not await found()
@@ -270,8 +270,8 @@ async def test_a_node_with_its_clock_ahead_does_not_hide_faults(tmp_path, ahead)
 async def test_silent_nodes_are_not_waited_for(tmp_path):
     stack = LinkStack(tmp_path, REPORTING_NODES)
     await rounds(stack, 3)
-    stack.silent |= set(CELL[3:])
-    stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
+    stack.silent |= set(REPORTING_NODES[3:])
+    stack.hardware[REPORTING_NODES[1]].unreported_losses["ub-p3-k11"] = 0.0
     await rounds(stack, 6)
     assert list((await stack.http.get("/v1/probes")).json()["atFault"]) == [f"{REPORTING_NODES[1]}.ub-p3-k11"]
 
@@ -299,7 +299,7 @@ async def test_a_cable_that_failed_before_its_chip_stays_faulty_after_the_chip_i
     async def at_fault():
         return list((await stack.http.get("/v1/probes")).json()["atFault"])
 
-    stack.hardware[CELL[1]].unreported_losses[port] = 0.0
+    stack.hardware[REPORTING_NODES[1]].unreported_losses[port] = 0.0
     await rounds(stack, 6)
     assert await at_fault() == [name]
     for hardware in stack.hardware.values():
@@ -307,7 +307,7 @@ async def test_a_cable_that_failed_before_its_chip_stays_faulty_after_the_chip_i
     await rounds(stack, 6)
     assert await at_fault() == [chip], "which explains all that is lost"
     for node, hardware in stack.hardware.items():
-        if node != CELL[1]:
+        if node != REPORTING_NODES[1]:
             hardware.unreported_losses.clear()
     for _ in range(6):
         await rounds(stack, 1)
@@ -318,8 +318,8 @@ async def test_a_cable_that_failed_before_its_chip_stays_faulty_after_the_chip_i
 async def test_findings_survive_a_restart_and_are_cleared(tmp_path):
     stack = LinkStack(tmp_path, REPORTING_NODES)
     await rounds(stack, 3)
-    stack.hardware[CELL[1]].unreported_losses["ub-p3-k11"] = 0.0
-    name = f"{CELL[1]}.ub-p3-k11"
+    stack.hardware[REPORTING_NODES[1]].unreported_losses["ub-p3-k11"] = 0.0
+    name = f"{REPORTING_NODES[1]}.ub-p3-k11"
 
     async def found():
         return (await link(stack, name))["state"] == "Down"
@@ -331,7 +331,7 @@ async def test_findings_survive_a_restart_and_are_cleared(tmp_path):
     assert stack.slice_controller().fabric.rate(REPORTING_NODES[1], "ub-p3-k11") == 0
     await rounds(stack, 3)
     assert await found()
-    stack.hardware[CELL[1]].unreported_losses.clear()
+    stack.hardware[REPORTING_NODES[1]].unreported_losses.clear()
 
     async def repaired():
         return not await found()

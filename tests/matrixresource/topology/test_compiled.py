@@ -13,8 +13,8 @@ import pytest
 
 from matrixcommon.native import build as compiling
 from matrixcommon.native import loader
-from matrixcommon.native.build import Failed, build
-from matrixcommon.native.loader import Package, folder_for, found
+from matrixcommon.native.build import BuildFailed, build
+from matrixcommon.native.loader import Package, build_folder, find_compiled
 from matrixresource.native_allocator import EXIT_CANNOT_COMPILE, main
 from matrixresource.scheduler import ALLOCATOR
 

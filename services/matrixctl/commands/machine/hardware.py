@@ -83,7 +83,7 @@ def supernode_add(
         from matrixresource.topology.graph_document import pack, read_drawing_file
 
         body["graph"] = pack(read_drawing_file(file))
-    view = stack.client.call("resource", "PUT", at("supernodes", name), body=body)
+    view = stack.client.call("resource", "PUT", resource_path("supernodes", name), body=body)
     up = hardware and spec is None
     if up:
         stack.client.call("agents", "PUT", resource_path("supernodes", name))
