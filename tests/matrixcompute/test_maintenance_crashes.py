@@ -26,7 +26,7 @@ def run_with_crash(folder: Path, spec: dict[str, Any], crash_at: tuple[int, str]
         harness.reconcile()
         harness.verbs.abort("fw")
     harness.count_writes()
-    harness.machine.asked, harness.machine.crash_at = 0, crash_at
+    harness.machine.request_count, harness.machine.crash_at = 0, crash_at
     harness.machine.moments.clear()
     return harness.run_until_over("fw"), harness.machine
 

@@ -196,7 +196,7 @@ def check_ledger_matches_tables(session: Session, ledger_sync: LedgerSync, store
     anew = LedgerSync(store)
     fresh = anew.open(session)
     store.records.before_commit.pop()
-    store.records.at_end.pop()
+    store.records.after_transaction.pop()
     assert ledger_contents(ledger) == ledger_contents(fresh)
     assert ledger.tenants == fresh.tenants
     assert ledger_sync.preempted_by == anew.preempted_by

@@ -132,7 +132,7 @@ class Life:
             self.history.heard(self.loop.time(), service, method, path, body)
         return Answer(answer.status_code, document)
 
-    def seats(self, service: str) -> list[str]:
+    def slots(self, service: str) -> list[str]:
         """Where its replicas run."""
         return [each for each in (service, replica_of(service)) if each in self.stack.slots]
 

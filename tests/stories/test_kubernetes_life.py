@@ -115,7 +115,7 @@ async def test_immutable_fields_are_restored_and_invalid_specs_refused(tmp_path)
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await cluster.kube.merge(NODE, "sn0-c00-n0", {"metadata": {"labels": {"cloudmatrix.io/cabinet": "moon"}}})
-        cluster.mirrors._nodes.forget()
+        cluster.mirrors._nodes.invalidate()
         await cluster.tick()
         node = await cluster.kube.find(NODE, "sn0-c00-n0")
         assert node is not None
@@ -200,7 +200,7 @@ async def test_one_operator_leads_and_the_other_takes_over(tmp_path):
         started = cluster.clock.now()
         await waiting
         assert cluster.clock.now() - started >= LEASE_DURATION_S - 2
-        assert not await one._try(), "who was replaced finds out"
+        assert not await one._try_acquire_or_renew(), "who was replaced finds out"
         lease = await cluster.kube.find(LEASE, "cloudmatrix-operator", "kube-system")
         assert lease is not None
         assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("two", 1)

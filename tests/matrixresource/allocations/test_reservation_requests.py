@@ -68,7 +68,7 @@ def test_a_row_of_an_earlier_release_is_shown_and_found_again(tmp_path: Path) ->
     with machine.store.transaction() as session:
         find(session, ReservationRow, "later").request = STORED
     machine.restart()
-    shown = machine.promise("later")
+    shown = machine.reservation("later")
     assert shown.request == {"nodes": 2}
     assert put("later", ReservationRequest.model_validate(shown.request | TIME)).generation == shown.generation
 

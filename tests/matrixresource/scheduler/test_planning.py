@@ -138,9 +138,9 @@ def test_quick_search_is_sufficient_and_minimal(seed: int, shape: ClusterShape) 
     ledger = busy(seed, shape)
     spread = DomainConstraint("cabinet", 1) if seed % 4 == 0 else None
     request = PlacementRequest(2 + seed % 9, required_domain=("cabinet", "supernode", "")[seed % 3], spread=spread)
-    reported = explain.answer(ledger, request, 5.0)
+    reported = explain.explain_placement(ledger, request, 5.0)
     assert ledger.index.state() == rebuild_index(ledger).state()
-    for change in reported.changes:
+    for change in reported.suggestions:
         with trial(ledger) as released:
             assert change.kind != "release" or released.fits_without(change.names, request)
             for one in change.names if change.kind == "release" else ():

@@ -132,8 +132,8 @@ def test_holder_keeps_a_closed_node_through_trials() -> None:
     ledger.allocate("gang", PlacementRequest(2), 0.0)
     ledger.set_up(0, False)
     place = ledger.allocations["gang"].place
-    ledger.give("gang", place)
-    ledger.take("gang", place)
+    ledger.remove_usage("gang", place)
+    ledger.add_usage("gang", place)
     assert ledger.index.state() == rebuild_index(ledger).state()
 
 

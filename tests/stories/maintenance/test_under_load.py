@@ -9,6 +9,7 @@ import pytest
 from matrixcompute.operations.context import MOVE
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.compute import controllers as compute_controllers
+from tests.simulation.workflows.test_workflow_mishaps import delete
 from tests.simulation.workflows.workflow_mishaps import Mishaps
 from tests.stack import Stack
 from tests.stories.maintenance.running import events, members, put
@@ -62,7 +63,7 @@ async def test_maintenance_without_a_drain_requeues_requests(tmp_path):
     "kind", ["lost", "broken", "doubled", "crashed_before", "crashed_after", "cancelled", "refused"]
 )
 async def test_injected_step_failures_requeue_nothing_and_leave_no_drain(tmp_path, monkeypatch, step, kind):
-    mishaps = Mishaps()
+    mishaps = Mishaps("compute", delete)
     monkeypatch.setattr(compute_controllers, "WORKFLOWS", mishaps.wrapped(WORKFLOWS))
     async with Stack(tmp_path, infer=True) as stack:
         mishaps.stack = stack
