@@ -328,7 +328,7 @@ def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
     monkeypatch.setattr(supervising, "spawn", lambda *_: 4711)
     supervisor.runtimes["alpha"].retry_at = 0.0
     supervisor._ensure("alpha")
-    assert (supervisor.stack.children["alpha"].pid, supervisor.runtimes["alpha"].own) == (4711, True)
+    assert (supervisor.stack.children["alpha"].pid, supervisor.runtimes["alpha"].is_child) == (4711, True)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="it has one address of its own alone")
