@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound, PreconditionFailed
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound, PreconditionFailed, Unavailable
 from tests.e2e.conftest import RealStack
 
 REFUSALS = (Conflict, NotFound, InvalidField, PreconditionFailed)
@@ -69,13 +69,13 @@ class Churn:
         self.tally.actions[action.__name__] += 1
         action()
 
-    def ask(self, what: str, call: Callable[[], Any]) -> Any:
+    def ask(self, what: str, call: Callable[[], Any], refusals: tuple[type[MatrixError], ...] = REFUSALS) -> Any:
         """The answer, None where it was refused."""
         self.tally.requests += 1
         begun = time.monotonic()
         try:
             return call()
-        except REFUSALS as refusal:
+        except refusals as refusal:
             self.tally.refused[refusal.reason] += 1
         except MatrixError as error:
             self.tally.errors.append(f"{what}: {error.reason}: {error.message[:200]}")
@@ -231,8 +231,14 @@ class Churn:
         self.ask(f"watch {service}{path}", first)
 
     def complete(self) -> None:
+        """Faults strike the nodes that serve too: a request that they end is told to come again, as OpenAI's client does."""
         body = {"model": SERVED, "messages": [{"role": "user", "content": "hello " * 50}], "max_tokens": 16}
-        self.rest("infer", "POST", "/v1/chat/completions", body)
+        path = "/v1/chat/completions"
+        self.ask(
+            f"POST infer{path}",
+            lambda: self.stack.client.call("infer", "POST", path, body=body),
+            (*REFUSALS, Unavailable),
+        )
 
     def mistake(self) -> None:
         service, method, path, body = self.random.choice(
