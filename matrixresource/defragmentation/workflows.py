@@ -192,7 +192,7 @@ class DefragmentationHost(Host[DefragmentationContext, OperationRow]):
         found = open_workflows(session, OperationRow, target.name)
         return [row for row in found if (row.verb == MOVE_MEMBER.verb) == moves]
 
-    def rolled_back(
+    def on_rolled_back(
         self,
         session: Session,
         workflow: Workflow[DefragmentationContext],
@@ -216,6 +216,6 @@ class DefragmentationHost(Host[DefragmentationContext, OperationRow]):
         if isinstance(target, DefragmentationRow) and target.state == "Running":
             target.cancelling = True
 
-    def abandoned(self, session: Session, row: OperationRow, target: Any, reason: MatrixError, now: float) -> None:
+    def on_abandoned(self, session: Session, row: OperationRow, target: Any, reason: MatrixError, now: float) -> None:
         if isinstance(target, DefragmentationRow) and target.state in IN_PROGRESS:
             self._plans.end(session, target, "Cancelled", reason.reason, reason.message)

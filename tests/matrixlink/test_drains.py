@@ -249,7 +249,7 @@ async def test_a_drain_of_a_switch_follows_moved_cables(stack):
     drawn = Supernode().with_deviations(
         [Deviation("CableMoved", there, CHIP), Deviation("CableMoved", away, "sn0-l2p3-k12")]
     )
-    assert stack.slice_controller().promises.take_topology(drawn)
+    assert stack.slice_controller().promises.apply_topology(drawn)
     await stack.settle()
     drained = {link: (await stack.http.get(f"/v1/links/{link}")).json()["drained"] for link in (there, away)}
     assert drained == {there: True, away: False}

@@ -94,7 +94,7 @@ class RandomHistory:
             return
         absent = [] if self.chance.random() < 0.3 else [Deviation("NodeAbsent", self.chance.choice(NODES)[4:])]
         topology = compile_with_deviations(self.machine.fabric.spec, frozenset(absent))
-        self.machine.promises.take_topology(Supernode("sn0", topology=topology))
+        self.machine.promises.apply_topology(Supernode("sn0", topology=topology))
         self.machine.watch()
 
 

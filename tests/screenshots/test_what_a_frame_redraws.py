@@ -17,7 +17,7 @@ pytestmark = pytest.mark.timeout(120)
 OTHER = "sn1"
 PATCHED = """async ({ patch }) => {
   const { live } = await import("/core/live.js");
-  const { merged } = await import("/core/merge.js");
+  const { applyMergePatch } = await import("/core/merge.js");
   const touched = new Set();
   const seen = new MutationObserver((all) => {
     for (const { target } of all) {
@@ -28,7 +28,7 @@ PATCHED = """async ({ patch }) => {
     }
   });
   seen.observe(document.body, { subtree: true, childList: true, attributes: true, characterData: true });
-  live.newest = merged(live.newest, patch);
+  live.newest = applyMergePatch(live.newest, patch);
   live.dispatchEvent(new Event("frame"));
   await new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
   seen.disconnect();

@@ -173,7 +173,7 @@ async def test_without_caches_nothing_is_held(service):
 
 
 async def test_a_refusal_shows_and_the_deployment_serves_without(service):
-    service.machine.ask("taken", memoryGibByNode={NODES[0]: DRAM_GIB - 10})
+    service.machine.reserve("taken", memoryGibByNode={NODES[0]: DRAM_GIB - 10})
     live = await service.serve()
     refused = service.condition()
     assert (refused.status, refused.reason) == ("False", "InsufficientCapacity")
@@ -230,7 +230,7 @@ async def test_a_deployment_that_is_laid_out_nowhere_holds_nothing(service):
 
 
 async def test_a_name_that_is_taken_is_left_alone(service):
-    service.machine.ask("r1-ems", memoryGibByNode={NODES[0]: 1})
+    service.machine.reserve("r1-ems", memoryGibByNode={NODES[0]: 1})
     live = await service.serve()
     assert (service.condition().reason, live.engine.cache.capacity) == ("NameTaken", 0)
     assert service.allocated() == {NODES[0]: 1}
@@ -255,7 +255,7 @@ async def test_memory_granted_on_a_former_instance_is_released_and_requested_aga
     live = await service.serve(cacheGbPerNode=100)
     before = service.machine.allocation("r1-ems")
     service.clock.at += 60.0
-    made = service.machine.ask("i", nodes=8)  # in place of the one that it lay on
+    made = service.machine.reserve("i", nodes=8)  # in place of the one that it lay on
     service.clock.at += 60.0
     service.restart()
     changes = service.memory.changes

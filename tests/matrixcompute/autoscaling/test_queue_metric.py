@@ -91,7 +91,7 @@ def test_standby_shows_gauges_and_counts_no_events(tmp_path: Path) -> None:
 
 @pytest.mark.looptime
 async def test_standby_counts_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Leadership, "_acquired", lambda self: None)
+    monkeypatch.setattr(Leadership, "_try_acquire", lambda self: None)
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}")
     database.migrate(MIGRATIONS)
     app = build(ComputeSettings(state=tmp_path), LoopClock(0.0), database)

@@ -26,7 +26,7 @@ def remove_from_topology(machine, *nodes):
     """The graph is drawn anew without them."""
     absent = frozenset(Deviation("NodeAbsent", node.removeprefix("sn0-")) for node in nodes)
     topology = compile_with_deviations(machine.fabric.spec, absent)
-    assert machine.promises.take_topology(Supernode("sn0", topology=topology))
+    assert machine.promises.apply_topology(Supernode("sn0", topology=topology))
     machine.watch()
 
 

@@ -158,7 +158,7 @@ def test_a_killed_build_leaves_nothing_that_is_loaded(stand_in: Package) -> None
 
 
 def test_existing_build_is_reused_and_old_ones_are_removed(stand_in: Package, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiling, "KEPT", 2)
+    monkeypatch.setattr(compiling, "BUILDS_KEPT", 2)
     made = []
 
     def counted(package: Package, folder: Path, between: Path) -> None:

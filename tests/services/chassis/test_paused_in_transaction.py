@@ -21,7 +21,7 @@ pytestmark = [needs_postgres, pytest.mark.timeout(120)]
 @pytest.fixture
 def replicas(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Database, Database]]:
     """Two processes' views of one database, with patience for one second."""
-    for name in ("LOCK_TIMEOUT_WALL_S", "PAUSE_TIMEOUT_WALL_S"):
+    for name in ("LOCK_TIMEOUT_WALL_S", "IDLE_TRANSACTION_TIMEOUT_WALL_S"):
         monkeypatch.setattr(postgres_sessions, name, 1)
     with a_database() as url:
         engines = [DatabaseEngine(url), DatabaseEngine(url)]
