@@ -81,7 +81,7 @@ def expected_step_s(serving: Serving, gbps: float) -> float:
     """What a step of the present batch takes when a die's exchanges get so much."""
     pool = serving.app.state.serving.live[NAME].engine.pool
     nodes = frozenset({die.node for die in pool.dies})
-    fabric = pool.timing.exchange.fabric.beside(MeasuredContention({nodes: gbps}))
+    fabric = pool.timing.exchange.fabric.with_contention(MeasuredContention({nodes: gbps}))
     timing = replace(pool.timing, exchange=replace(pool.timing.exchange, fabric=fabric))
     return timing.step_s(max(die.active for die in pool.dies), max(pool.kv_tokens(die) for die in pool.dies))
 
