@@ -21,6 +21,8 @@ HEAD_WALL_S = 75.0
 """How long a client may take to send them, from its connection or its last answer on."""
 PIPELINED_MAX = 100
 """Requests sent on one connection before the first of them is answered."""
+DISCARDED_BYTES_MAX = 1 << 20
+"""How much of a body is still read, and discarded, after its request was answered: the client may see the answer."""
 TOO_LARGE = f"the request's line and headers exceed {HEAD_BYTES_MAX} bytes"
 TOO_MANY = f"more than {PIPELINED_MAX} requests before the first was answered"
 
@@ -30,8 +32,8 @@ class _Refused(Exception):
 
 
 class BoundedHttpProtocol(HttpToolsProtocol):
-    """Refuses a head that is too large with 431. Cuts off a client whose head takes too long, or who sends too many
-    requests at once, and connections beyond `connections_max`."""
+    """Refuses a head that is too large with 431. Cuts off a client whose head takes too long, who sends too many
+    requests at once or goes on with a body that was refused, and connections beyond `connections_max`."""
 
     connections_max = CONNECTIONS_MAX
     _head_timer: TimerHandle | None = None
@@ -41,6 +43,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
     """Of the head that is being received."""
     _unparsed_bytes = 0
     """Received since without its end, in pieces that began within it."""
+    _discarded_bytes = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -68,7 +71,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self._in_head = True
-        self._parsed_bytes = self._unparsed_bytes = 0
+        self._parsed_bytes = self._unparsed_bytes = self._discarded_bytes = 0
         super().on_message_begin()
 
     def on_url(self, url: bytes) -> None:
@@ -85,6 +88,13 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if len(self.pipeline) >= PIPELINED_MAX:
             raise _Refused(TOO_MANY)
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if self.cycle.response_complete:
+            self._discarded_bytes += len(body)
+            if self._discarded_bytes > DISCARDED_BYTES_MAX:
+                self.transport.abort()
+        super().on_body(body)
 
     def on_response_complete(self) -> None:
         super().on_response_complete()

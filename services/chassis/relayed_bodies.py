@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 
-from matrixcommon.model.errors import TooLarge, Unavailable
+from matrixcommon.model.errors import Malformed, TooLarge, Unavailable
 
 BODY_LIMIT_BYTES = 1 << 20
 BUFFER_LIMIT_BYTES = 256 << 20
@@ -23,17 +23,20 @@ class RelayedBodies:
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield the body of a request, kept until the end of the block. Raises TooLarge, Unavailable."""
+        """Yield the body of a request, kept until the end of the block. Raises Malformed, TooLarge, Unavailable."""
         chunks, size = list[bytes](), 0
         try:
-            async for chunk in request.stream():
-                size += len(chunk)
-                self.buffered_bytes += len(chunk)
-                if size > BODY_LIMIT_BYTES:
-                    raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
-                if self.buffered_bytes > self._limit_bytes:
-                    raise Unavailable("too many requests are being received; retry", retry_after_s=RETRY_AFTER_S)
-                chunks.append(chunk)
+            try:
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    self.buffered_bytes += len(chunk)
+                    if size > BODY_LIMIT_BYTES:
+                        raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
+                    if self.buffered_bytes > self._limit_bytes:
+                        raise Unavailable("too many requests are being received; retry", retry_after_s=RETRY_AFTER_S)
+                    chunks.append(chunk)
+            except ClientDisconnect as gone:
+                raise Malformed("the connection closed before the end of the body", field="body") from gone
             yield b"".join(chunks)
         finally:
             self.buffered_bytes -= size

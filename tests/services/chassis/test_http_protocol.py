@@ -7,7 +7,7 @@ import pytest
 from uvicorn.server import ServerState
 
 from services.chassis import http_protocol
-from services.chassis.http_protocol import HEAD_BYTES_MAX, PIPELINED_MAX, BoundedHttpProtocol
+from services.chassis.http_protocol import DISCARDED_BYTES_MAX, HEAD_BYTES_MAX, PIPELINED_MAX, BoundedHttpProtocol
 from services.chassis.serving import server_config
 from services.chassis.settings import Settings
 
@@ -111,6 +111,22 @@ async def test_a_head_that_never_ends_is_given_up(monkeypatch, sent):
         got = await asyncio.wait_for(everything(reader), 10)
         assert got.count(b"200 OK") == sent.count(GET + b"\r\n")
         assert not connections
+
+
+@pytest.mark.parametrize(("sent", "kept"), [(DISCARDED_BYTES_MAX // 2, True), (4 * DISCARDED_BYTES_MAX, False)])
+async def test_a_body_that_goes_on_after_the_answer_is_cut_off(sent, kept):
+    async with connected() as (reader, writer, _, connections):
+        writer.write(b"PUT /a HTTP/1.1\r\nhost: x\r\ncontent-length: %d\r\n\r\n" % sent)
+        assert (await reader.readuntil(b"/a")).startswith(b"HTTP/1.1 200")
+        for _ in range(sent // 65_536):
+            writer.write(b"v" * 65_536)
+            await asyncio.sleep(0)
+        if kept:
+            writer.write(GET + b"\r\n")
+            assert (await reader.readuntil(b"/a")).startswith(b"HTTP/1.1 200")
+        else:
+            assert await everything(reader) == b""
+            assert not connections
 
 
 async def test_a_long_answer_is_not_given_up(monkeypatch):
