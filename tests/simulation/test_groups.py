@@ -81,7 +81,7 @@ VERBS = st.builds(
     st.integers(0, len(SIZES) - 1),
     st.sampled_from([False] * 9 + [True]),
 )
-MISHAPS = st.sampled_from(["none"] * 6 + ["writing", "before the commit", "after the commit", "obey", "restart"])
+MISHAPS = st.sampled_from(["none"] * 6 + ["writing", "before the commit", "after the commit", "report_all", "restart"])
 GROUPS = st.lists(st.tuples(st.lists(VERBS, min_size=1, max_size=8), MISHAPS), min_size=2, max_size=7)
 
 
@@ -97,7 +97,7 @@ class Pair:
         self.twin.database.close()
 
     def step(self, verbs: list[Verb], mishap: str) -> None:
-        if mishap in ("obey", "restart"):
+        if mishap in ("report_all", "restart"):
             for machine in (self.grouped, self.twin):
                 getattr(machine, mishap)()
         with befalling(self.grouped.database.engine, self.grouped.store.records, mishap):
@@ -184,7 +184,7 @@ def test_group_commits_on_postgresql_equal_serial_execution_on_sqlite(tmp_path: 
                 Verb(chance.choice(actions), chance.choice(NAMES), chance.randrange(len(SIZES)), chance.random() < 0.05)
                 for _ in range(chance.randint(1, 8))
             ]
-            pair.step(verbs, ["none", "obey", "none", "restart", "before the commit"][step % 5])
+            pair.step(verbs, ["none", "report_all", "none", "restart", "before the commit"][step % 5])
         pair.close()
 
 

@@ -115,7 +115,7 @@ class SimulatedStack(SmallStack):
         """What every life begins with."""
         return prepared("simulated", lambda folder: SimulatedStack(folder, from_nothing=True), VirtualLoop)
 
-    def continue_from_copy(self) -> None:
+    def copy_initial_state(self) -> None:
         before = self.copied()
         before.write_to(self.folder)
         self.clock = LoopClock(EPOCH_S + before.seconds)
