@@ -19,10 +19,10 @@ from matrixcommon.api.authorization import EVERY_PROJECT, Principal
 from services.chassis.access import add_token
 from services.matrixctl.supervisor.probe import free_port
 from tests.e2e.load_generators.endpoint import until
-from tests.e2e.realkube.control_plane import resident_mb
 from tests.figures import Figures
-from tests.matrixcontainer.kubeapi.transport.attacks import ATTACKS, ON_ANY_SERVER, Attacker, allow_files
+from tests.matrixcontainer.kubeapi.transport.attacks import ON_ANY_SERVER, Attacker, allow_files
 from tests.matrixcontainer.kubeapi.transport.probe_client import ProbeClient
+from tests.matrixcontainer.kubeapi.transport.under_attack import under_attack
 
 pytestmark = pytest.mark.e2e
 
@@ -78,26 +78,11 @@ def front_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 
 async def attacked(target: Target, name: str, span_s: float, count: int, figures: Figures) -> None:
-    before = resident_mb(target.process.pid)
-    neighbour = ProbeClient(target.port, None, target.token, target.asked)
+    client = ProbeClient(target.port, None, target.token, target.asked)
     attacker = Attacker(
         target.port, None, target.token, span_s, count, target.writes, reads="/healthz", body_bytes=1_000_000
     )
-    try:
-        result = await ATTACKS[name](attacker)
-        after = resident_mb(target.process.pid)
-    finally:
-        attacker.drop()
-        fared = neighbour.leave()
-    figures.requests, figures.errors = fared.answers + len(fared.errors), len(fared.errors)
-    figures.worst_ms = max(fared.worst_kept_ms, fared.worst_new_ms)
-    figures.memory_before_mb, figures.memory_after_mb = before, after
-    figures.more = (
-        f"on its connection {fared.worst_kept_ms:.0f} ms, on a new one {fared.worst_new_ms:.0f}; the attacker: {result}"
-    )
-    assert not fared.errors, fared
-    assert fared.answers > 2, fared
-    assert after < RESIDENT_MB_MAX
+    await under_attack(name, attacker, client, target.process.pid, RESIDENT_MB_MAX, figures)
     errors = [line for line in target.log.read_text().splitlines() if '"level": "ERROR"' in line]
     assert not errors, [json.loads(line)["event"] for line in errors[:3]]
 

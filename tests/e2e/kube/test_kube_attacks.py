@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.realkube.control_plane import resident_mb
 from tests.figures import Figures
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 from tests.matrixcontainer.kubeapi.transport.attacks import ATTACKS, MAPS, Attacker, allow_files, token_of
 from tests.matrixcontainer.kubeapi.transport.probe_client import ProbeClient
+from tests.matrixcontainer.kubeapi.transport.under_attack import under_attack
 
 pytestmark = pytest.mark.e2e
 
@@ -34,24 +34,8 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeProcess]:
 async def attacked(kube: KubeProcess, name: str, span_s: float, count: int, figures: Figures) -> None:
     assert kube.process is not None
     pid, ca, token = kube.process.pid, kube.state / "kube" / "ca.crt", token_of(kube.kubeconfig)
-    before = resident_mb(pid)
-    neighbour = ProbeClient(kube.port, ca, token)
-    attacker = Attacker(kube.port, ca, token, span_s, count)
-    try:
-        came = await ATTACKS[name](attacker)
-        after = resident_mb(pid)
-    finally:
-        attacker.drop()
-        fared = neighbour.leave()
-    figures.requests, figures.errors = fared.answers + len(fared.errors), len(fared.errors)
-    figures.worst_ms = max(fared.worst_kept_ms, fared.worst_new_ms)
-    figures.memory_before_mb, figures.memory_after_mb = before, after
-    figures.more = (
-        f"on its connection {fared.worst_kept_ms:.0f} ms, on a new one {fared.worst_new_ms:.0f}; the attacker: {came}"
-    )
-    assert not fared.errors, fared
-    assert fared.answers > 10, fared
-    assert after < RESIDENT_MB_MAX
+    client, attacker = ProbeClient(kube.port, ca, token), Attacker(kube.port, ca, token, span_s, count)
+    await under_attack(name, attacker, client, pid, RESIDENT_MB_MAX, figures)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
