@@ -33,7 +33,7 @@ class _Refused(Exception):
 
 class BoundedHttpProtocol(HttpToolsProtocol):
     """Refuses a head that is too large with 431. Cuts off a client whose head takes too long, who sends too many
-    requests at once or goes on with a body that was refused, and connections beyond `connections_max`."""
+    requests at once or continues a body that was refused, and connections beyond `connections_max`."""
 
     connections_max = CONNECTIONS_MAX
     _head_timer: TimerHandle | None = None
