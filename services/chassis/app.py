@@ -26,18 +26,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
-from matrixcommon.model.errors import Forbidden, Malformed, MatrixError, TooLarge
+from matrixcommon.model.errors import Forbidden, MatrixError
 from matrixcommon.model.fencing import FENCE, HEADER, REQUEST_FENCE, parse_fence
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
 from services.chassis.access import Tokens
+from services.chassis.http_server.request_bodies import read_body
 from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher_metrics
 from services.chassis.periodic import Periodic, supervise
 from services.chassis.problem_document import ErrorRenderer, problem_response
 from services.chassis.problems import describe_errors, install_error_handlers, to_matrix_error
-from services.chassis.relayed_bodies import BODY_LIMIT_BYTES
 from services.chassis.tracing import flush
 
 OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/docs")
@@ -237,7 +237,7 @@ class RequestEdge:
                 authenticate = partial(self._tokens.principal, headers.get("authorization"))
                 scope["state"].update(principal=principal, authenticate=authenticate)
                 self._record_leader(principal, headers.get(HEADER.lower()))
-                body = await self._read_body(headers, receive)  # of nobody else, so that strangers fill no memory
+                body = await read_body(headers, receive)  # of nobody else, so that strangers fill no memory
         except MatrixError as refused:
             await self._render_error(refused, scope["path"])(scope, receive, send_with_headers)
             return
@@ -267,24 +267,6 @@ class RequestEdge:
         fence = parse_fence(token)
         self._fences.record_leader(fence)
         REQUEST_FENCE.set(fence)
-
-    async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes | None:
-        """Read the whole body, if there is one, so that a too large or incomplete one is refused before anything
-        happens."""
-        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
-            return None
-        length = headers.get("content-length", "")
-        declared, read = int(length) if length.isdigit() else 0, 0
-        chunks, more = list[bytes](), True
-        while more and max(declared, read) <= BODY_LIMIT_BYTES:
-            message = await receive()
-            if message["type"] == "http.disconnect":
-                raise Malformed("the connection closed before the end of the body", field="body")
-            chunks.append(message.get("body", b""))
-            read, more = read + len(chunks[-1]), message.get("more_body", False)
-        if max(declared, read) > BODY_LIMIT_BYTES:
-            raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
-        return b"".join(chunks)
 
 
 def _redacting_send(scope: Scope, send: Send, principal: Principal | None) -> Send:

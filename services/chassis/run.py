@@ -16,8 +16,8 @@ from services.chassis.database import (
     open_database,
     unusable_database,
 )
+from services.chassis.http_server.serving import serve
 from services.chassis.logging import configure_logging
-from services.chassis.serving import serve
 from services.chassis.settings import ServiceSettings
 from services.chassis.tracing import configure_tracing
 from services.recordings.write_log import RecordingMiddleware

@@ -11,8 +11,8 @@ from starlette.applications import Starlette
 from matrixcommon.model.clock import Clock
 from services.chassis.access import Tokens
 from services.chassis.http import http_client
+from services.chassis.http_server.serving import serve
 from services.chassis.logging import configure_logging
-from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.console.gateway.app import create_console
 from services.console.live.broadcast import Broadcast

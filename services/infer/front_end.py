@@ -24,9 +24,9 @@ from starlette.types import Receive, Scope, Send
 
 from infer_workload.openai.answers import stream_error
 from matrixcommon.model.errors import MatrixError, Unavailable
+from services.chassis.http_server.request_bodies import RelayedBodies
+from services.chassis.http_server.serving import serve
 from services.chassis.logging import configure_logging
-from services.chassis.relayed_bodies import RelayedBodies
-from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.infer.refusals import refuse
 

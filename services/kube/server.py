@@ -24,10 +24,9 @@ from granian.net import SocketHolder
 from granian.server.embed import Server as Granian
 
 from matrixcontainer.kubeapi.server import KubeApi
+from services.chassis.http_server.open_files import allow_connections
 
 BACKLOG = 1024
-CONNECTIONS_MAX = 16_384
-RESERVED_FILES = 256  # for other open files: the database, the log, calls of webhooks
 FILE_LIMIT_STEP = 2 * BACKLOG
 HEAD_BYTES_MAX = 64 * 1024  # of one request; also the read-ahead of a pipeline or body
 HEAD_TIMEOUT_MS = 75_000  # for the head of the next request to arrive
@@ -57,7 +56,7 @@ class Server:
             target=target or api.asgi,
             interface=Interfaces.ASGINL,
             backlog=BACKLOG,
-            backpressure=_connections_max(),
+            backpressure=allow_connections(headroom=FILE_LIMIT_STEP),
             http1_settings=HTTP1Settings(header_read_timeout=HEAD_TIMEOUT_MS, max_buffer_size=HEAD_BYTES_MAX),
             http2_settings=HTTP2Settings(
                 initial_connection_window_size=HEAD_BYTES_MAX,
@@ -130,13 +129,3 @@ class _SocketGranian(Granian):
     def _init_shared_socket(self) -> None:
         listens = (BACKLOG,) if sys.platform.startswith(("linux", "freebsd")) else ()
         self._shd = SocketHolder(os.dup(self._listener.fileno()), False, *listens)  # type: ignore[call-arg, assignment]
-
-
-def _connections_max() -> int:
-    """The most connections, by the limit of open files. Some files are set apart, and the limit can still be raised."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    file_limit = CONNECTIONS_MAX + RESERVED_FILES
-    if hard != resource.RLIM_INFINITY:
-        file_limit = min(file_limit, max(hard - FILE_LIMIT_STEP, hard // 2))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit, hard))
-    return max(file_limit - RESERVED_FILES, 1)

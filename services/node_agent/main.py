@@ -21,9 +21,9 @@ from matrixresource.topology.supernode import Supernode
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
+from services.chassis.http_server.serving import serve
 from services.chassis.logging import configure_logging
 from services.chassis.periodic import Periodic, follow
-from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.chassis.tracing import configure_tracing
 from services.node_agent.access import ACCESS

@@ -39,10 +39,10 @@ from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
+from services.chassis.http_server.serving import serve
 from services.chassis.logging import configure_logging
 from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, EventHandler, Periodic, follow, nudge_on_event, supervise
-from services.chassis.serving import serve
 from services.chassis.tracing import configure_tracing
 from services.operator.kopf_logging import configure_kopf
 from services.operator.settings import OperatorSettings

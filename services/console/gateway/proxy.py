@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from matrixcommon.model.errors import NotFound, Unavailable
-from services.chassis.relayed_bodies import RelayedBodies
+from services.chassis.http_server.request_bodies import RelayedBodies
 
 ANSWER_TIMEOUT_WALL_S = 65.0
 """Longer than an operation's `:wait`, and than the longest silence of a watch."""

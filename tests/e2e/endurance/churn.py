@@ -19,6 +19,8 @@ REFUSALS = (Conflict, NotFound, InvalidField, PreconditionFailed)
 SERVED = "served"
 NODES_AT_MOST = 34
 FAULTS_AT_MOST = 4
+RETRY_WALL_S = 60.0
+"""How long a completion may be unavailable."""
 INSTANCES = "/apis/cloudmatrix.io/v1alpha1/namespaces/default/cloudmatrixinstances"
 
 
@@ -69,13 +71,13 @@ class Churn:
         self.tally.actions[action.__name__] += 1
         action()
 
-    def ask(self, what: str, call: Callable[[], Any], refusals: tuple[type[MatrixError], ...] = REFUSALS) -> Any:
+    def ask(self, what: str, call: Callable[[], Any]) -> Any:
         """The answer, None where it was refused."""
         self.tally.requests += 1
         begun = time.monotonic()
         try:
             return call()
-        except refusals as refusal:
+        except REFUSALS as refusal:
             self.tally.refused[refusal.reason] += 1
         except MatrixError as error:
             self.tally.errors.append(f"{what}: {error.reason}: {error.message[:200]}")
@@ -231,14 +233,21 @@ class Churn:
         self.ask(f"watch {service}{path}", first)
 
     def complete(self) -> None:
-        """Faults strike the nodes that serve too: a request that they end is told to come again, as OpenAI's client does."""
-        body = {"model": SERVED, "messages": [{"role": "user", "content": "hello " * 50}], "max_tokens": 16}
+        """Faults strike the nodes that serve too: a request that they end is sent again, as OpenAI's client does."""
         path = "/v1/chat/completions"
-        self.ask(
-            f"POST infer{path}",
-            lambda: self.stack.client.call("infer", "POST", path, body=body),
-            (*REFUSALS, Unavailable),
-        )
+        body = {"model": SERVED, "messages": [{"role": "user", "content": "hello " * 50}], "max_tokens": 16}
+
+        def call() -> Any:
+            until = time.monotonic() + RETRY_WALL_S
+            while True:
+                try:
+                    return self.stack.client.call("infer", "POST", path, body=body)
+                except Unavailable as refused:
+                    if time.monotonic() > until:
+                        raise
+                    time.sleep(refused.retry_after_s or 1.0)
+
+        self.ask(f"POST infer{path}", call)
 
     def mistake(self) -> None:
         service, method, path, body = self.random.choice(

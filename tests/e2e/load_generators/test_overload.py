@@ -21,8 +21,8 @@ from typing import Any
 import httpx
 import pytest
 
-from services.matrixctl.supervisor.process_memory import process_memory
 from tests.e2e.load_generators.endpoint import Endpoint, endpoint
+from tests.e2e.realkube.control_plane import resident_mb
 
 SCALE = 5.0
 SERVED_IN_TIME_PER_S = 3.0
@@ -33,8 +33,8 @@ TTFT_S, TPOT_S = 2.0, 0.05
 SECONDS = float(os.environ.get("OVERLOAD_SECONDS", "150"))
 SOAK_SECONDS = float(os.environ.get("OVERLOAD_SECONDS", "3600"))
 WARM_UP_SECONDS = 600.0
-GROWTH_MIB_MAX = 16.0
-"""Of an endpoint of 110 MiB: an hour of 20,000 requests that leave 1 KB each would exceed it."""
+GROWTH_MB_MAX = 16.0
+"""Of an endpoint of 110 MB: an hour of 20,000 requests that leave 1 KB each would exceed it."""
 
 pytestmark = [pytest.mark.e2e]
 
@@ -91,12 +91,6 @@ def statistics(running: Endpoint) -> dict[str, Any]:
     return found
 
 
-def rss_mib(running: Endpoint) -> float:
-    rss = process_memory(running.engine.process.pid).rss
-    assert rss is not None
-    return rss / 2**20
-
-
 def overload(running: Endpoint, seconds: float, offered: Offered) -> None:
     """Offer twice the capacity, and check every promise but that of memory."""
     asyncio.run(offer(running.url, 2 * SERVED_IN_TIME_PER_S, seconds, offered.sent, offered))
@@ -139,8 +133,8 @@ def test_memory_is_flat_over_an_hour_of_twice_the_capacity(tmp_path: Path) -> No
     with overloadable(tmp_path) as running:
         offered = Offered()
         overload(running, WARM_UP_SECONDS, offered)
-        before = rss_mib(running)
+        before = resident_mb(running.engine.process.pid)
         overload(running, SOAK_SECONDS, offered)
-        after = rss_mib(running)
-        print(f"memory before and after: {before:.1f} and {after:.1f} MiB")
-        assert after - before < GROWTH_MIB_MAX
+        after = resident_mb(running.engine.process.pid)
+        print(f"memory before and after: {before:.1f} and {after:.1f} MB")
+        assert after - before < GROWTH_MB_MAX

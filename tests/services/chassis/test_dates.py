@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 from starlette.responses import PlainTextResponse
 
-from services.chassis.emulated_date import EmulatedDate
+from services.chassis.http_server.emulated_date import EmulatedDate
 from tests.clocks import FixedClock
 
 

@@ -6,9 +6,14 @@ from contextlib import asynccontextmanager
 import pytest
 from uvicorn.server import ServerState
 
-from services.chassis import http_protocol
-from services.chassis.http_protocol import DISCARDED_BYTES_MAX, HEAD_BYTES_MAX, PIPELINED_MAX, BoundedHttpProtocol
-from services.chassis.serving import server_config
+from services.chassis.http_server import http_protocol
+from services.chassis.http_server.http_protocol import (
+    DISCARDED_BYTES_MAX,
+    HEAD_BYTES_MAX,
+    PIPELINED_MAX,
+    BoundedHttpProtocol,
+)
+from services.chassis.http_server.serving import server_config
 from services.chassis.settings import Settings
 
 GET = b"GET /a HTTP/1.1\r\nhost: x\r\n"

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from matrixcommon.api.client import watch
-from services.chassis.serving import GracefulShutdown
+from services.chassis.http_server.serving import GracefulShutdown
 
 
 def listening(process: subprocess.Popen[str]) -> str:

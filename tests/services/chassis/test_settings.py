@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.chassis import run
-from services.chassis.serving import serve
+from services.chassis.http_server.serving import serve
 from services.chassis.settings import Settings
 from services.console import main as console
 from services.node_agent import main as agents

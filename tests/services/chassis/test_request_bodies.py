@@ -1,10 +1,10 @@
-"""Bodies that are relayed before anybody knows who sent them: bounded each and together, and given back at the end."""
+"""Bodies of requests that are relayed before anybody knows who sent them: bounded each and together, and given back at the end."""
 
 import pytest
 from starlette.requests import Request
 
 from matrixcommon.model.errors import Malformed, TooLarge, Unavailable
-from services.chassis.relayed_bodies import BODY_LIMIT_BYTES, RelayedBodies
+from services.chassis.http_server.request_bodies import BODY_LIMIT_BYTES, RelayedBodies
 
 
 def request(*pieces, disconnects=False):
@@ -15,7 +15,9 @@ def request(*pieces, disconnects=False):
     async def receive():
         return messages.pop(0)
 
-    return Request({"type": "http", "method": "POST", "path": "/", "headers": []}, receive)
+    return Request(
+        {"type": "http", "method": "POST", "path": "/", "headers": [(b"transfer-encoding", b"chunked")]}, receive
+    )
 
 
 async def test_a_body_is_kept_until_the_end_of_the_block():

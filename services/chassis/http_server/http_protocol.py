@@ -7,14 +7,12 @@ settings for neither. Its values are those of the embedded Kubernetes API (`serv
 from __future__ import annotations
 
 import asyncio
-import resource
 from asyncio.events import TimerHandle
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-CONNECTIONS_MAX = 16_384
-FILES_SPARED = 256
-"""Open files that no connection may take: the database, logs, calls of other services."""
+from services.chassis.http_server.open_files import CONNECTIONS_MAX
+
 HEAD_BYTES_MAX = 64 * 1024
 """Request line and headers of one request."""
 HEAD_WALL_S = 75.0
@@ -24,7 +22,6 @@ PIPELINED_MAX = 100
 DISCARDED_BYTES_MAX = 1 << 20
 """How much of a body is still read, and discarded, after its request was answered: the client may see the answer."""
 TOO_LARGE = f"the request's line and headers exceed {HEAD_BYTES_MAX} bytes"
-TOO_MANY = f"more than {PIPELINED_MAX} requests before the first was answered"
 
 
 class _Refused(Exception):
@@ -86,7 +83,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._in_head = False
         self._stop_head_timer()
         if len(self.pipeline) >= PIPELINED_MAX:
-            raise _Refused(TOO_MANY)
+            raise _Refused
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -127,7 +124,7 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         self._parsed_bytes += count
         if self._parsed_bytes > HEAD_BYTES_MAX:
             self._head_too_large = True
-            raise _Refused(TOO_LARGE)
+            raise _Refused
 
     def _start_head_timer(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_WALL_S, self.transport.abort)
@@ -136,13 +133,3 @@ class BoundedHttpProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
-
-
-def allow_connections() -> int:
-    """Raise the limit on open files for CONNECTIONS_MAX connections, as far as the system allows. Returns the number of
-    connections for which there are files."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    files = CONNECTIONS_MAX + FILES_SPARED
-    files = files if hard == resource.RLIM_INFINITY else min(files, hard)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(files, soft), hard))
-    return max(files - FILES_SPARED, 1)

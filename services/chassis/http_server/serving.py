@@ -14,8 +14,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.model.clock import Clock, WallClock
 from matrixcommon.model.errors import Unavailable
-from services.chassis.emulated_date import EmulatedDate
-from services.chassis.http_protocol import BoundedHttpProtocol, allow_connections
+from services.chassis.http_server.emulated_date import EmulatedDate
+from services.chassis.http_server.http_protocol import BoundedHttpProtocol
+from services.chassis.http_server.open_files import allow_connections
 from services.chassis.interpreter import freeze_heap
 from services.chassis.problem_document import error_renderer
 from services.chassis.settings import Settings
