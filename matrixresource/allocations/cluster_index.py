@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.store.topology_versions import supernodes
-from matrixresource.topology.compiled import regular_topology
+from matrixresource.topology.regular import regular_topology
 from matrixresource.topology.supernode import Supernode
 
 

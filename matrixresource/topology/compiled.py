@@ -15,38 +15,20 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import networkx as nx
 
 from matrixresource.topology.deviations import Deviation
-from matrixresource.topology.graph import all_links, all_vertices, link_edges, supernode_graph
+from matrixresource.topology.graph import link_edges, supernode_graph
 from matrixresource.topology.layout import Layout, Link, Vertex
-from matrixresource.topology.rewiring import apply_deviations
+from matrixresource.topology.regular import STANDARD, SWITCHES, RegularTopology, local_name, regular_topology
+from matrixresource.topology.rewiring import apply_deviations, deviating_parts
 from matrixresource.topology.spec import SupernodeSpec
 
-SWITCHES = ("l1", "l2", "leaf", "spine")
-STANDARD = "sn0"
-"""The name of the supernode in shared graphs."""
-
 Rewired = Mapping[str, Mapping[str, str | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class RegularTopology:
-    """The regular machine of a spec, with local names: what a graph is compared with."""
-
-    vertices: dict[str, Vertex]
-    links: dict[str, Link]
-    node_slots: dict[str, tuple[int, int]]
-    """Every node position of the spec, with the numbers of its cabinet and of its place there."""
-    port_by_ends: dict[tuple[str, str], str]
-    """By near end and far end of a link, its port."""
-    bus_devices: dict[str, str]
-    leaves: dict[tuple[str, int], str]
-    """By compute cabinet and subnet."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,41 +166,6 @@ def merge_ports(each: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[st
     return found
 
 
-@functools.lru_cache(maxsize=8)
-def regular_topology(spec: SupernodeSpec) -> RegularTopology:
-    layout, cut = Layout(spec, STANDARD), len(STANDARD) + 1
-    vertices = {vertex.name[cut:]: local_vertex(vertex, cut) for vertex in all_vertices(layout)}
-    links = {link.name[cut:]: local_link(link, cut) for link in all_links(layout)}
-    slots = {
-        node[cut:]: (number, place)
-        for number, cabinet in enumerate(layout.compute_cabinets())
-        for place, node in enumerate(layout.nodes(cabinet))
-    }
-    port_by_ends = {link.ends: link.port for link in links.values()}
-    ub = spec.ub
-    l2_chips = [(p, k) for p in range(ub.sub_planes) for k in range(ub.l2_per_sub_plane)]
-    bus_devices = {layout.l2(p, k)[cut:]: layout.bus_device(p, k)[cut:] for p, k in l2_chips}
-    leaves = {(each.cabinet or "", each.sub_plane or 0): each.name for each in vertices.values() if each.kind == "leaf"}
-    return RegularTopology(vertices, links, slots, port_by_ends, bus_devices, leaves)
-
-
-def local_name(name: str) -> str:
-    """Without the supernode's name; a part of another supernode keeps it."""
-    cut = len(STANDARD) + 1
-    return name[cut:] if name.startswith(f"{STANDARD}-") else name
-
-
-def local_vertex(vertex: Vertex, cut: int) -> Vertex:
-    node, cabinet = vertex.node and vertex.node[cut:], vertex.cabinet and vertex.cabinet[cut:]
-    return replace(vertex, name=vertex.name[cut:], cabinet=cabinet, node=node)
-
-
-def local_link(link: Link, cut: int) -> Link:
-    ends = (link.ends[0][cut:], link.ends[1][cut:])
-    node = link.node and link.node[cut:]  # not by `replace`, which takes as long as all else about 13,488 links
-    return Link(link.name[cut:], link.kind, ends, link.capacity_gbps, link.latency_us, link.plane, link.sub_plane, node)
-
-
 def compile_spec(spec: SupernodeSpec) -> CompiledTopology:
     """The compiled graph of a supernode built exactly to `spec`, shared within this process."""
     return _compile_cached(spec, frozenset())
@@ -241,35 +188,14 @@ def _spec(numbers: str) -> SupernodeSpec:
 
 
 GRAPHS_KEPT = 8
-"""Compiled graphs to cache; each takes a fifth of a megabyte on top of the others, and half a second to compile."""
+"""Compiled graphs to cache; each takes a fifth of a megabyte on top of the others."""
 
 
 @functools.lru_cache(maxsize=GRAPHS_KEPT)
 def _compile_cached(spec: SupernodeSpec, found: frozenset[Deviation]) -> CompiledTopology:
-    return compile_graph(_draw_graph(spec, found), spec) if found else _compile_regular(spec)
-
-
-def _compile_regular(spec: SupernodeSpec) -> CompiledTopology:
-    """The compiled form of the regular machine, made from the records from which its graph would be drawn: nothing
-    deviates there, and the graph of a large machine takes many times their time and memory."""
-    regular, layout, cut = regular_topology(spec), Layout(spec, STANDARD), len(STANDARD) + 1
-    by_owner: dict[str, list[Link]] = {}
-    for name, link in regular.links.items():
-        by_owner.setdefault(name.partition(".")[0], []).append(link)
-    return CompiledTopology(
-        spec,
-        _fingerprint(spec, frozenset()),
-        tuple(each[cut:] for each in layout.compute_cabinets()),
-        tuple(each[cut:] for each in layout.communication_cabinets()),
-        dict(regular.node_slots),
-        {name: each for name, each in regular.vertices.items() if each.kind in SWITCHES},
-        {owner: tuple(found) for owner, found in by_owner.items()},
-        {},
-        frozenset(),
-        _endpoints(regular, regular.vertices, regular.node_slots),
-        {node: regular.vertices[node].cabinet or "" for node in regular.node_slots},
-        dict(regular.bus_devices),
-    )
+    """Made from the records from which the graph would be drawn. Drawing a graph to read it once takes half a second
+    and tens of megabytes, and cables and switches fail all day."""
+    return _compile(spec, *deviating_parts(regular_topology(spec), found))
 
 
 def _draw_graph(spec: SupernodeSpec, found: frozenset[Deviation]) -> nx.MultiGraph:
@@ -285,11 +211,19 @@ def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology
     name = graph.graph.get("supernode", STANDARD)
     if name != STANDARD:
         graph = rename_supernode(graph, STANDARD)
-    cut, regular = len(STANDARD) + 1, regular_topology(spec)
-    vertices = {local_name(vertex): data for vertex, data in graph.nodes(data=True)}
+    vertices = {local_name(vertex): local_name(data.get("cabinet", "")) for vertex, data in graph.nodes(data=True)}
     drawn = {local_name(key): (local_name(a), local_name(b)) for a, b, key, _ in link_edges(graph)}
+    return _compile(spec, vertices, drawn)
+
+
+def _compile(
+    spec: SupernodeSpec, vertices: Mapping[str, str], drawn: Mapping[str, tuple[str, str]]
+) -> CompiledTopology:
+    """Compile a supernode that has these vertices (each with its cabinet, if it is in one) and links (by their
+    ends)."""
+    cut, regular = len(STANDARD) + 1, regular_topology(spec)
     nodes = {node: at for node, at in regular.node_slots.items() if node in vertices}
-    cabinets = {data.get("cabinet", "")[cut:] for vertex, data in vertices.items() if vertex in nodes}
+    cabinet_of = {node: vertices[node] for node in nodes}
     by_owner, rewired, cables = _read_links(regular, vertices, drawn, nodes)
     lost = [
         Deviation("SwitchFailed", each.name)
@@ -300,7 +234,7 @@ def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology
     ]
     absent = [Deviation("NodeAbsent", node) for node in regular.node_slots if node not in nodes]
     found = frozenset([*cables, *lost, *absent])
-    layout = Layout(spec, STANDARD)
+    layout, cabinets = Layout(spec, STANDARD), set(cabinet_of.values())
     return CompiledTopology(
         spec,
         _fingerprint(spec, found),
@@ -312,7 +246,7 @@ def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology
         rewired,
         found,
         _endpoints(regular, vertices, nodes),
-        {node: local_name(vertices[node]["cabinet"]) for node in nodes},
+        cabinet_of,
         {name: regular.bus_devices[name] for name in regular.bus_devices if name in vertices},
     )
 
@@ -326,9 +260,9 @@ def merge_deviations(drawn: Iterable[Deviation], found: Iterable[Deviation]) -> 
 
 def _read_links(
     regular: RegularTopology,
-    vertices: Mapping[str, Any],
+    vertices: Collection[str],
     drawn: Mapping[str, tuple[str, str]],
-    nodes: Mapping[str, Any],
+    nodes: Collection[str],
 ) -> tuple[dict[str, tuple[Link, ...]], Rewired, list[Deviation]]:
     """By owner the links that exist; the ports that lead elsewhere; and the cables that deviate, each once."""
     by_owner: dict[str, list[Link]] = {}
@@ -355,7 +289,7 @@ def _read_links(
 
 
 def _endpoints(
-    regular: RegularTopology, vertices: Mapping[str, Any], nodes: Mapping[str, Any]
+    regular: RegularTopology, vertices: Collection[str], nodes: Collection[str]
 ) -> dict[str, dict[str, tuple[str, ...]]]:
     found: dict[str, dict[str, list[str]]] = {node: {"npu": [], "die": [], "cpu": []} for node in nodes}
     for name, vertex in regular.vertices.items():

@@ -15,9 +15,9 @@ from typing import Any
 
 import networkx as nx
 
-from matrixresource.topology.compiled import RegularTopology, regular_topology
 from matrixresource.topology.graph import CONTAINERS, CONTAINS, planes_of
 from matrixresource.topology.layout import Link, Vertex
+from matrixresource.topology.regular import RegularTopology, regular_topology
 from matrixresource.topology.spec import SupernodeSpec
 
 KINDS = ("cabinet", "node", "die", "cpu", "l1", "l2", "leaf", "spine", "qingtian", "fabric")

@@ -1,8 +1,8 @@
 """Applies deviations to the graph: cables that are dark or lead elsewhere, missing switches and nodes.
 
 It makes no difference whether agents found a deviation or a user drew it: `apply_deviations` turns the regular graph
-into the actual one. A failed switch or dark cable is not in the graph, so no path uses it; a moved cable connects the
-port to its new neighbour and keeps its name.
+into the actual one, and `deviating_parts` lists the parts of that graph without drawing it. A failed switch or dark
+cable is not in the graph, so no path uses it; a moved cable connects the port to its new neighbour and keeps its name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import networkx as nx
 
 from matrixresource.topology.deviations import Deviation
 from matrixresource.topology.graph import ends_of_links
+from matrixresource.topology.regular import RegularTopology, local_name
 
 
 def apply_deviations(graph: nx.MultiGraph, found: Iterable[Deviation]) -> nx.MultiGraph:
@@ -39,6 +40,28 @@ def apply_deviations(graph: nx.MultiGraph, found: Iterable[Deviation]) -> nx.Mul
         [name for name, data in graph.nodes(data=True) if name in absent or data.get("node") in absent]
     )
     return graph
+
+
+def deviating_parts(
+    regular: RegularTopology, found: Iterable[Deviation]
+) -> tuple[dict[str, str], dict[str, tuple[str, str]]]:
+    """The vertices (each with its cabinet, if it is in one) and the links (with their ends) of the regular machine's
+    graph after `apply_deviations`. All names are local."""
+    found = list(found)
+    vertices = {name: vertex.cabinet or "" for name, vertex in regular.vertices.items()}
+    ends = {name: link.ends for name, link in regular.links.items()}
+    for each in found:
+        if each.kind in ("CableDark", "CableMoved") and (usual := ends.pop(each.part, None)) and each.peer is not None:
+            peer = local_name(each.peer)
+            ends[each.part] = (usual[0], peer)
+            vertices.setdefault(peer, "")
+    removed = {each.part for each in found if each.kind == "SwitchFailed"}
+    if absent := {each.part for each in found if each.kind == "NodeAbsent"}:
+        removed |= {name for name, vertex in regular.vertices.items() if name in absent or vertex.node in absent}
+    if removed:
+        vertices = {name: cabinet for name, cabinet in vertices.items() if name not in removed}
+        ends = {name: (a, b) for name, (a, b) in ends.items() if a not in removed and b not in removed}
+    return vertices, ends
 
 
 DISTANCE_BY_KIND = {"die": 0, "cpu": 0, "qingtian": 0, "l1": 1, "leaf": 1, "l2": 2, "spine": 2, "fabric": 2}

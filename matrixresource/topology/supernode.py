@@ -21,13 +21,13 @@ from matrixresource.topology.compiled import (
     compile_spec,
     compile_with_deviations,
     merge_deviations,
-    regular_topology,
     rename_supernode,
 )
 from matrixresource.topology.deviations import Deviation
 from matrixresource.topology.graph import at_level
 from matrixresource.topology.layout import Link, Vertex
 from matrixresource.topology.loading import load_spec
+from matrixresource.topology.regular import regular_topology
 from matrixresource.topology.spec import SupernodeSpec
 
 if TYPE_CHECKING:

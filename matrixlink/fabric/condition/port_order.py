@@ -12,7 +12,7 @@ from collections import defaultdict
 
 from matrixcommon.model.planes import Plane
 from matrixresource.topology import SupernodeSpec
-from matrixresource.topology.compiled import regular_topology
+from matrixresource.topology.regular import regular_topology
 
 
 class PortOrder:

@@ -14,7 +14,8 @@ from functools import cache
 
 from matrixresource.scheduler.model.request import Placement
 from matrixresource.scheduler.model.state import LedgerState
-from matrixresource.topology.compiled import CompiledTopology, regular_topology
+from matrixresource.topology.compiled import CompiledTopology
+from matrixresource.topology.regular import regular_topology
 
 
 @dataclass(frozen=True)

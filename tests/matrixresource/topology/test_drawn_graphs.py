@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from matrixcommon.model.errors import InvalidField
 from matrixresource.allocations.cluster_index import cluster_shape, node_numbers
 from matrixresource.scheduler.metrics.blast_radius import switch_losses
-from matrixresource.topology import Supernode
+from matrixresource.topology import Supernode, compiled
 from matrixresource.topology.compiled import compile_graph, compile_with_deviations, rename_supernode
+from matrixresource.topology.deviations import Deviation
 from matrixresource.topology.graph_document import InvalidGraph, compile_document, pack, read_drawing
 from matrixresource.topology.observed_graph import graphml, node_link
 from matrixresource.topology.rewiring import apply_deviations
@@ -244,6 +245,17 @@ def test_a_graph_changed_step_by_step_compiles_as_the_graph_drawn_at_once(first,
     graph = apply_deviations(SN.model_graph(), [each.qualified("sn0") for each in first | second])
     assert tables(stepped.topology) == tables(compile_graph(graph, SN.spec))
     assert tables(compile_graph(rename_supernode(graph, "sn9"), SN.spec)) == tables(stepped.topology)
+
+
+def test_what_agents_find_is_compiled_without_drawing_the_graph(monkeypatch):
+    """Drawing takes half a second and tens of megabytes, in the services that have to react."""
+    found = [Deviation("CableDark", "c01-n1.ub-p5-k04"), Deviation("SwitchFailed", "l2p2-k08")]
+
+    def draw(*_):
+        raise AssertionError("the graph was drawn")
+
+    monkeypatch.setattr(compiled, "supernode_graph", draw)
+    assert compile_with_deviations(SN.spec, found).deviations == frozenset(found)
 
 
 @settings(max_examples=8, deadline=None)
