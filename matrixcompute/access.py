@@ -14,10 +14,11 @@ from matrixcommon.api.authorization import (
     Scope,
 )
 from matrixcommon.api.operations import OPERATION_VERBS, drain_kind
+from matrixcommon.model.event_view import EventView
 from matrixcommon.model.resource_model import StuckView
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest
 from matrixcompute.autoscaling.policy_view import ScalingPolicyView
-from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
+from matrixcompute.contract import DetectedFault, InstanceRequest, InstanceView, Reliability
 from matrixcompute.maintenance.budgets import DisruptionBudgetRequest, DisruptionBudgetView
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView
 from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicyView, RecoveryRuleView

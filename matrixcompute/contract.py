@@ -262,16 +262,6 @@ class InstanceView(ResourceView):
         return InstanceRequest.from_stored({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 
-class EventView(ResourceView):
-    """Something that happened to an instance, described for people."""
-
-    instance: str = Field(description="name of the instance")
-    at: str = Field(description="when it happened, in emulated time")
-    type: Literal["Normal", "Warning"] = Field(description="Warning: it may need attention")
-    reason: str = Field(description="what happened, as one word for programs")
-    message: str = Field(description="what happened, as a sentence")
-
-
 class DetectedFault(ResourceView):
     """A fault the control plane knows of, on any node, whether an instance holds it or not.
 

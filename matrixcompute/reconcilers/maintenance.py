@@ -197,7 +197,7 @@ class MaintenanceReconciler:
             return _instance_failed(holder)
         if instance is not None and instance.state in IMMOVABLE_STATES:
             return "InstanceChanging", f"instance {holder} is {instance.state}; its member there moves after that"
-        query = select(EventRow).where(EventRow.instance == holder, EventRow.at >= since)
+        query = select(EventRow).where(EventRow.about == holder, EventRow.at >= since)
         last = session.scalars(query.order_by(EventRow.at.desc(), EventRow.name.desc()).limit(1)).first()
         return ("NoRoom", last.message) if last is not None and last.reason == "DrainBlocked" else None
 

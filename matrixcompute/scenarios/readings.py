@@ -107,7 +107,7 @@ async def _events(condition: Condition, snapshot: Snapshot, context: ReadContext
     return sum(
         each["reason"] == condition.event
         and each["name"] not in context.events_before
-        and (of is None or refers_to(each, "instance", of) or refers_to(each, "about", of))
+        and (of is None or refers_to(each, "about", of))
         for each in items
     )
 

@@ -10,6 +10,7 @@ from sqlalchemy import JSON, Float, Integer, String, Text, bindparam, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.empty import empty_list
+from matrixcommon.model.event_view import EventView
 from matrixcommon.model.quantities import parse_timestamp, timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from matrixcommon.persistence.database_session import ResourceRow, Store, find, journal_tables
@@ -21,7 +22,6 @@ from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest, Sc
 from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import (
     DetectedFault,
-    EventView,
     InstanceRequest,
     InstanceShape,
     InstanceView,
@@ -315,17 +315,18 @@ class EventRow(EventColumns, ResourceRow, Base):
     __tablename__ = "events"
     kind = "event"
 
-    instance: Mapped[str] = mapped_column(String(127), index=True)
+    about: Mapped[str] = mapped_column(String(127), index=True)
+    """Key of the instance."""
 
     def view(self) -> Any:
-        return EventView(instance=name_of(self.instance), **self.common_fields(), **self.described())
+        return EventView(about=name_of(self.about), **self.common_fields(), **self.described())
 
 
 INSTANCES = select(InstanceRow).order_by(InstanceRow.name)
 _SCALING_POLICIES = select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)
 _NEWEST_EVENT = (
     select(EventRow)
-    .where(EventRow.instance == bindparam("instance"))
+    .where(EventRow.about == bindparam("about"))
     .order_by(EventRow.at.desc(), EventRow.name.desc())
     .limit(1)
 )
@@ -373,9 +374,9 @@ class ComputeStore(Store):
         type: Literal["Normal", "Warning"] = "Normal",
     ) -> None:
         """Record an event, unless it repeats the instance's newest one."""
-        newest = session.scalars(_NEWEST_EVENT, {"instance": str(instance)}).first()
+        newest = session.scalars(_NEWEST_EVENT, {"about": str(instance)}).first()
         if newest is None or (newest.reason, newest.message) != (reason, message):
-            EventRow.note(session, at, type, reason, message, instance=instance, project=project_of(instance))
+            EventRow.note(session, at, type, reason, message, about=instance, project=project_of(instance))
 
     def delete_before(self, session: Session, at: float) -> int:
         """Delete events and finished operations older than `at`. Returns how many."""

@@ -126,7 +126,7 @@ class InstanceReconciler(Reconciler):
 
     async def record(self, event: dict[str, Any]) -> None:
         """Record one of MatrixCompute's instance events on the instance's resource. Idempotent."""
-        resource = await self.read(key_of(event["project"], event["instance"]))
+        resource = await self.read(key_of(event["project"], event["about"]))
         if resource is not None:  # otherwise the instance was created over REST, or its resource is gone
             metadata = resource["metadata"]
             await record_event(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))

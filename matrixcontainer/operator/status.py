@@ -202,7 +202,7 @@ def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: floa
     reference = {
         "apiVersion": "cloudmatrix.io/v1alpha1",
         "kind": "CloudMatrixInstance",
-        "name": event["instance"],
+        "name": event["about"],
         "namespace": namespace,
         "uid": uid,
     }

@@ -16,10 +16,11 @@ from matrixcommon.api.authorization import (
     kinds_in,
 )
 from matrixcommon.api.operations import drain_kind, operation_kind
+from matrixcommon.model.event_view import EventView
 from matrixcommon.model.resource_model import StuckView
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainRequest, DrainView
-from matrixlink.contract.inventory import EventView, LinkView, PlaneSummary, QosClassView, SwitchView
+from matrixlink.contract.inventory import LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
 from matrixlink.contract.programs import ProgramView
 from matrixlink.contract.slices import BackupPathsView, SliceRequest, SliceView

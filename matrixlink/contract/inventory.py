@@ -40,22 +40,6 @@ class LinkView(ResourceView):
     )
 
 
-class EventView(ResourceView):
-    """Something that happened to a link, switch or slice (`about`), described for people."""
-
-    state: str = Field("", description="always Seen")
-    about: str = Field(description="link, switch or other part that it is about, or key of the slice")
-    project: str | None = Field(  # type: ignore[assignment]  # hardware belongs to no project
-        None, description="project of the resource it is about; null for hardware, which belongs to none"
-    )
-    at: str = Field(description="when it happened, in emulated time")
-    type: Literal["Normal", "Warning"] = Field(
-        description="Warning if something became worse or needs attention, else Normal"
-    )
-    reason: str = Field(description="what happened, as one word for programs")
-    message: str = Field(description="what happened, as a sentence for people")
-
-
 class SwitchView(ResourceView):
     """One switch chip; `ports_down` counts the reported ports leading to it that carry nothing."""
 

@@ -22,6 +22,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+from matrixcommon.model.event_view import EventView
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference_to
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
@@ -30,7 +31,7 @@ from matrixcommon.persistence.resource_row import EventColumns
 from matrixcommon.telemetry.trace import TraceContexts
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
 from matrixlink.contract.drains import DrainView
-from matrixlink.contract.inventory import EventView, LinkView
+from matrixlink.contract.inventory import LinkView
 from matrixlink.contract.peerings import PeeringView
 from matrixlink.contract.programs import DesiredProgram, ProgramView
 from matrixlink.contract.slices import SliceView

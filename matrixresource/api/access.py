@@ -17,13 +17,14 @@ from matrixcommon.api.authorization import (
     kinds_in,
 )
 from matrixcommon.api.operations import drain_kind, operation_kind
+from matrixcommon.model.event_view import EventView
 from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixcommon.model.resource_model import StuckView
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView
-from matrixresource.contract.nodes import NodeEventView, NodeView, NpuView, SupernodeView
+from matrixresource.contract.nodes import NodeView, NpuView, SupernodeView
 from matrixresource.contract.quotas import QuotaRequest, QuotaView
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.contract.topology import DomainView, SupernodeRequest, TopologyVersionView
@@ -54,7 +55,7 @@ NODE_CORDONS = ResourceKind("node-cordons", Scope.PHYSICAL, {"CREATE": ADMINS})
 NPUS = ResourceKind(
     "npus", Scope.PHYSICAL, {"LIST": VIEWERS, "POST :release": ADMINS}, view=NpuView, holders=HOLDERS, named=NpuName
 )
-EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeEventView, row=NodeEventRow)
+EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=EventView, row=NodeEventRow)
 OPERATIONS = operation_kind(OperationRow, Scope.PROJECT, ADMINS)
 """The routes that need the right to defragment."""
 WORKFLOW_DRAINS = drain_kind(WorkflowDrains)

@@ -146,17 +146,6 @@ class NodeVerbRequest(ApiModel):
     )
 
 
-class NodeEventView(ResourceView):
-    """Something that happened to a node (`about`), described for people."""
-
-    about: str = Field(description="name of the node")
-    project: str | None = Field(None, description="null: hardware belongs to no project")  # type: ignore[assignment]  # hardware belongs to no project
-    at: str = Field(description="when it happened, in emulated time")
-    type: Literal["Normal", "Warning"] = Field(description="Warning: it may need attention")
-    reason: str = Field(description="what happened, as one word for programs")
-    message: str = Field(description="what happened, as a sentence")
-
-
 class DieView(ApiModel):
     """One die by its number in the node: its health, the worst fault level on it, and whether new work may use it."""
 

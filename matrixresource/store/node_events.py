@@ -5,9 +5,9 @@ from __future__ import annotations
 from sqlalchemy import String, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from matrixcommon.model.event_view import EventView
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixcommon.persistence.resource_row import EventColumns
-from matrixresource.contract.nodes import NodeEventView
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 
@@ -23,9 +23,9 @@ class NodeEventRow(EventColumns, ResourceRow, Base):
 
     about: Mapped[str] = mapped_column(String(253), index=True)
 
-    def view(self) -> NodeEventView:
+    def view(self) -> EventView:
         shown = self.common_fields() | {"name": self.name, "project": self.project or None} | self.described()
-        return NodeEventView(about=self.about, **shown)
+        return EventView(about=self.about, **shown)
 
 
 def record_node_event(

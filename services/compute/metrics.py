@@ -110,15 +110,15 @@ class InstanceMetrics:
         query = select(EventRow).where(EventRow.reason == "Scheduled", EventRow.at > self._placed_until)
         rows = list(session.scalars(query.order_by(EventRow.at)))
         reported = select(EventRow).where(
-            EventRow.instance.in_({event.instance for event in rows}), EventRow.reason.in_(("Requested", "Scheduled"))
+            EventRow.about.in_({event.about for event in rows}), EventRow.reason.in_(("Requested", "Scheduled"))
         )
         requested_at: dict[str, float] = {}
         found = []
         for event in session.scalars(reported.order_by(EventRow.at, EventRow.name)) if rows else ():
             if event.reason == "Requested":
-                requested_at[event.instance] = event.at
-            elif event.instance in requested_at:
-                waited = event.at - requested_at.pop(event.instance)
+                requested_at[event.about] = event.at
+            elif event.about in requested_at:
+                waited = event.at - requested_at.pop(event.about)
                 if event.at > self._placed_until:
                     found.append(waited)
         self._placed_until = max([event.at for event in rows], default=self._placed_until)

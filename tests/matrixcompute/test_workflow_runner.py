@@ -229,7 +229,7 @@ async def test_unknown_workflow_is_stuck_until_a_release_knows_it(tmp_path, capl
         assert row.message == stuck["message"]
         assert not row.view().done
         with process.store.reading() as session:
-            events = [event for event in session.scalars(select(EventRow)) if event.instance == "one"]
+            events = [event for event in session.scalars(select(EventRow)) if event.about == "one"]
         assert [event.reason for event in events] == [reason]
         assert sum("workflow is stuck" in record.message for record in caplog.records) == 1, "logged, and once"
     async with runner_process(tmp_path, recorded.workflow) as process:

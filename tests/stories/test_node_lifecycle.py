@@ -110,7 +110,7 @@ async def test_immovable_member_is_reported_without_blocking_others(tmp_path):
         await ask(stack, guest, "service")
         await ask(stack, other, "service")
         await until_state(stack, "Servicing", other)
-        items = (await stack.get("compute", "/v1/events", params={"filter": "instance=guest"})).json()["items"]
+        items = (await stack.get("compute", "/v1/events", params={"filter": "about=guest"})).json()["items"]
         blocked = [each["message"] for each in items if each["reason"] == "DrainBlocked"]
         assert blocked == [f"{guest} cannot leave: affinity refers to allocation 'home', which does not exist"]
         assert (await view(stack, guest))["state"] == "Draining"

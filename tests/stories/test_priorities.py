@@ -28,7 +28,7 @@ def reported(view, type: str):
 
 
 async def reasons(stack: Stack, name: str) -> list[str]:
-    found = (await stack.get("compute", "/v1/events", params={"filter": f"instance={name}"})).json()["items"]
+    found = (await stack.get("compute", "/v1/events", params={"filter": f"about={name}"})).json()["items"]
     return [event["reason"] for event in found]
 
 
@@ -209,7 +209,7 @@ async def test_members_that_cannot_leave_a_drained_cabinet_are_named(tmp_path):
         view = await stack.active("one", 4)
         staying = [m.node for m in view.members if m.cabinet == home]
         assert len(staying) == 2, "two nodes were free elsewhere"
-        events = (await stack.get("compute", "/v1/events", params={"filter": "instance=one"})).json()["items"]
+        events = (await stack.get("compute", "/v1/events", params={"filter": "about=one"})).json()["items"]
         last = [event["message"] for event in events if event["reason"] == "DrainBlocked"][-1]
         assert all(node in last for node in staying)
         await stack.compute.delete_instance("rest")

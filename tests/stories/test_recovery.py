@@ -176,7 +176,7 @@ async def test_powerless_cabinet_is_isolated_and_repaired_in_one_operation(tmp_p
         (operation,) = await items(stack, "operations", filter="verb=replace-node")
         assert sorted(each["node"] for each in operation["rungs"]) == inside, "one operation for all of them"
         assert len({each["at"] for each in operation["rungs"]}) == 1, "at once, not one after the other"
-        events = [each for each in await items(stack, "events") if each["instance"] == "one"]
+        events = [each for each in await items(stack, "events") if each["about"] == "one"]
         events.sort(key=lambda each: int(each["name"].rpartition(".")[2]))
         reasons = [each["reason"] for each in events]
         assert reasons.index("DomainLost") < reasons.index("NodeReplaced")

@@ -193,8 +193,7 @@ def _trouble(conditions: dict[str, dict[str, Any]]) -> str:
 
 def _event_reader(source: str) -> Callable[[dict[str, Any]], Event]:
     def event(view: dict[str, Any]) -> Event:
-        about = view.get("instance") or view.get("about") or ""
         project = view.get("project") or ""
-        return Event(view["at"], source, about, view["type"], view["reason"], view["message"], project)
+        return Event(view["at"], source, view["about"], view["type"], view["reason"], view["message"], project)
 
     return event

@@ -289,7 +289,16 @@ LISTED_KINDS: tuple[ListedKind, ...] = (
         "scenario-run, run",
         order="createdAt",
     ),
-    ListedKind("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
+    ListedKind(
+        "events",
+        "compute",
+        "at, service, type, about, reason, message",
+        "name",
+        "ev, event",
+        order="at",
+        whole=True,
+        others=("resource", "link"),
+    ),
     ListedKind(
         "deployments",
         "infer",

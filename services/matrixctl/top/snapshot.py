@@ -195,9 +195,7 @@ class SnapshotReader:
         return {
             "instances": tuple(instance_of(view) for view in instances),
             "events": tuple(
-                Event(
-                    each["at"], each["type"], key_of(each["project"], each["instance"]), each["reason"], each["message"]
-                )
+                Event(each["at"], each["type"], key_of(each["project"], each["about"]), each["reason"], each["message"])
                 for each in events
             ),
             "faults": len(self._client.list("compute", "/v1/faults")),

@@ -99,7 +99,7 @@ async def test_refusal_for_one_instance_does_not_block_others(
         await reconciler.reconcile()
         with process.store.reading() as session:
             assert [each.target for each in process.store.open_operations(session)] == ["second"]
-            events = {each.instance: each.reason for each in process.store.events(session)}
+            events = {each.about: each.reason for each in process.store.events(session)}
         assert wake_ups, "its workflow is taken up at once"
         assert events == {"second": "Draining"} | ({"first": "DrainBlocked"} if blocked else {})
 
@@ -126,7 +126,7 @@ async def test_failing_instance_is_skipped_with_an_event(
         assert "an instance is passed over" in caplog.text
         with process.store.reading() as session:
             assert [each.target for each in process.store.open_operations(session)] == ["second"]
-            events = [(each.instance, each.reason) for each in process.store.events(session)]
+            events = [(each.about, each.reason) for each in process.store.events(session)]
             assert sorted(events) == [("first", "InternalError"), ("second", "Draining")], "said once"
             assert session.get_one(InstanceRow, "first").members == [], "nothing of the broken look is written"
         await asyncio.sleep(11)

@@ -24,7 +24,7 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
     ],
     "allocations": [{"name": "a", "labels": {OWNER_LABEL: owner}} for owner in ("gone", "gone", "team/gone", "demo")],
     "stuck": [THEIRS | {"name": "demo"}],
-    "events": [THEIRS | {"name": "e1", "reason": "NodeReplaced", "instance": "demo"}],
+    "events": [THEIRS | {"name": "e1", "reason": "NodeReplaced", "about": "demo"}],
     "slices": [THEIRS | LOW | {"name": "demo-ub", "instance": "demo"}],
     "faults": [OURS | {"name": "f", "state": "Active", "instance": "team/demo"}],
     "nodes": [

@@ -36,7 +36,7 @@ async def roles(stack: Stack) -> tuple[int, int]:
 
 
 async def reasons(stack: Stack) -> set[str]:
-    events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+    events = (await stack.get("compute", "/v1/events?filter=about%3Done&pageSize=500")).json()["items"]
     return {each["reason"] for each in events}
 
 

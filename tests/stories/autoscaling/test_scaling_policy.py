@@ -115,7 +115,7 @@ async def test_scaling_follows_the_load_and_survives_crashes(tmp_path):
 
 async def reasons_of(stack: Stack) -> set[str]:
     """Of the instance's events."""
-    events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+    events = (await stack.get("compute", "/v1/events?filter=about%3Done&pageSize=500")).json()["items"]
     return {each["reason"] for each in events}
 
 

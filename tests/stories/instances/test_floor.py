@@ -43,7 +43,7 @@ async def until(stack: Stack, state: str, degraded: str, name: str = "one") -> d
 
 
 async def events(stack: Stack, *reasons: str) -> list[str]:
-    listed = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+    listed = (await stack.get("compute", "/v1/events?filter=about%3Done&pageSize=500")).json()["items"]
     listed.sort(key=lambda each: int(each["name"].rpartition(".")[2]))
     return [each["reason"] for each in listed if each["reason"] in reasons]
 

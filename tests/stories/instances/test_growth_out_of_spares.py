@@ -23,7 +23,7 @@ def spares_ready(view: InstanceView) -> bool:
 
 async def committed(stack: Stack) -> list[str]:
     """What was said of the nodes that it got."""
-    events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+    events = (await stack.get("compute", "/v1/events?filter=about%3Done&pageSize=500")).json()["items"]
     return [each["message"] for each in events if each["reason"] == "Scheduled"]
 
 

@@ -119,7 +119,7 @@ async def test_cancelled_shrink_restores_nodes_unless_taken(tmp_path, taken):
             await stack.until(
                 lambda: waits_with(stack, 3), "it is Active, and waits for room for the others", within_s=600
             )
-            events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+            events = (await stack.get("compute", "/v1/events?filter=about%3Done&pageSize=500")).json()["items"]
             assert [each["message"].split(":")[0] for each in events if each["reason"] == "NotRestored"] == [
                 "it could not be restored and keeps 3 members"
             ]

@@ -66,7 +66,7 @@ async def members(stack: Stack, name: str) -> list[str]:
 
 
 async def events(stack: Stack, instance: str) -> list[str]:
-    listed = await stack.get("compute", f"/v1/events?filter=instance%3D{instance}&pageSize=500")
+    listed = await stack.get("compute", f"/v1/events?filter=about%3D{instance}&pageSize=500")
     return [each["reason"] for each in listed.json()["items"]]
 
 

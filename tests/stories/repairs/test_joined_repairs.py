@@ -37,7 +37,7 @@ async def the_repair(stack: Stack) -> dict[str, Any]:
 
 async def reported(stack: Stack, *reasons: str) -> list[tuple[str, str]]:
     """Reason and message of its events for these reasons, in their order."""
-    listed = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+    listed = (await stack.get("compute", "/v1/events?filter=about%3Done&pageSize=500")).json()["items"]
     listed.sort(key=lambda each: int(each["name"].rpartition(".")[2]))
     return [(each["reason"], each["message"]) for each in listed if each["reason"] in reasons]
 

@@ -146,11 +146,7 @@ def describe(
     try:
         all_events = client.list(service, "/v1/events")
         about = (view.get("name"), view.get("project"))
-        events = [
-            event
-            for event in all_events
-            if (event.get("instance", event.get("about")), event.get("project") or about[1]) == about
-        ]
+        events = [event for event in all_events if (event.get("about"), event.get("project") or about[1]) == about]
     except MatrixError:
         return  # no compute in this stack, or events of a later version; the resource itself was shown
     if events:
@@ -193,9 +189,15 @@ def operations(
 
 
 @command("events")
-def events(stack: ProjectOptions, watch: Watch = False, output: Output = OutputFormat.TABLE) -> None:
-    """List events, oldest first."""
-    get(stack, "events", watch=watch, output=output)
+def events(
+    stack: ProjectOptions,
+    filter: Annotated[str | None, typer.Option(help="e.g. 'type=Warning' or 'about=sn0-l2p3-k11'")] = None,
+    watch: Watch = False,
+    output: Output = OutputFormat.TABLE,
+) -> None:
+    """List events of all services, oldest first: of instances, nodes, links, switches and slices. `get node-events` and
+    `get link-events` list those of one service."""
+    get(stack, "events", None, filter, watch, output)
 
 
 @command("stuck")
