@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -38,6 +38,20 @@ class ListParams:
     path: str = ""
     query: tuple[tuple[str, str], ...] = ()
     """The parameters as sent, sorted by name."""
+
+    @property
+    def viewer(self) -> Hashable:
+        """Equal for callers who see the same of the resources of this list."""
+        if self.caller is None:
+            return None
+        principal = self.caller.principal
+        return self.path, self.caller.named, principal.role, principal.project, principal.nodes
+
+    @property
+    def watched(self) -> Hashable:
+        """Equal for watches that show the same, wherever they begin."""
+        asked = tuple(each for each in self.query if each[0] != "resourceVersion")
+        return self.path, asked, str(self.terms), self.viewer
 
     def seen(self, item: dict[str, Any]) -> dict[str, Any] | None:
         """The item as the caller may see it, or None if it may not; ignores the filter."""

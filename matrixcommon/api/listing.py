@@ -20,10 +20,11 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, create_model
 
+from matrixcommon.api.derived_watch import derived_changes
 from matrixcommon.api.filters import as_text, field_at
 from matrixcommon.api.json_answer import JsonResponse
 from matrixcommon.api.list_params import ListParams, order_fields
-from matrixcommon.api.watch_stream import changes_of_kind, derived_changes, event_stream
+from matrixcommon.api.watch_stream import changes_of_kind, event_stream
 from matrixcommon.model.errors import InvalidField, NotYetSupported
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Database, ResourceRow

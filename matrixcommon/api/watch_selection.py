@@ -10,7 +10,6 @@ sent a possibly superfluous DELETED rather than none
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -48,9 +47,8 @@ class Selection:
     def event_for(self, change: Change) -> tuple[str, dict[str, Any]] | None:
         """The type and view of the event that the reader gets for a change, or None. If it may no longer see the
         resource, the view has only project and name."""
-        item = json.loads(change.body)
-        identity = _identity(item)
-        seen = self._params.seen(item)
+        identity = _identity(change.view)
+        seen = seen_in(change, self._params)
         had = self._was_sent(identity, change.rv)
         if change.rv <= self._known_after:
             self._settled.add(identity)
@@ -67,6 +65,15 @@ class Selection:
         if identity in self._has:
             return True
         return False if rv > self._known_after or identity in self._settled else None
+
+
+def seen_in(change: Change, params: ListParams) -> dict[str, Any] | None:
+    """The view of a change as the caller may see it, or None; decided once for all who see the same."""
+    viewer = params.viewer
+    if viewer not in change.rendered:
+        change.rendered[viewer] = params.seen(change.view)
+    seen: dict[str, Any] | None = change.rendered[viewer]
+    return seen
 
 
 def version_of(view: Any) -> int:

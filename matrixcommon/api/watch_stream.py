@@ -13,9 +13,9 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 
 from matrixcommon.api.authorization import is_still_authorized
 from matrixcommon.api.list_params import ListParams
-from matrixcommon.api.watch_selection import Selection, version_of
+from matrixcommon.api.watch_selection import Selection, seen_in, version_of
 from matrixcommon.model.errors import Gone
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.persistence.change_feed import ChangeFeed
 from matrixcommon.persistence.database_session import Change, Database
 
 BOOKMARK_PERIOD_WALL_S = 15.0
@@ -45,6 +45,7 @@ def event(type: str, rv: int, body: str) -> bytes:
 async def changes_of_kind(
     params: ListParams, records: Database, kind: str, views: Callable[[], Iterable[Any]]
 ) -> AsyncIterator[bytes]:
+    feed = records.shared_by_watches(kind, lambda: ChangeFeed(records, kind))
     rv = params.resource_version
     selection = Selection(params) if params.selects else None
     if rv is None:
@@ -58,21 +59,19 @@ async def changes_of_kind(
     silent_since = loop.time()
     while True:
         try:
-            changes, newest = records.read_changes(kind, rv)
+            changes, up_to = feed.read(rv)
         except Gone as gone:
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return
         for piece in joined_chunks(_change_events(params, changes, selection)):
             yield piece
             silent_since = loop.time()
-        if changes:
-            rv = changes[-1].rv
-        else:
-            rv = max(rv, newest)  # there was nothing of this kind up to `newest`
-            if loop.time() - silent_since >= period_s:
-                yield event("BOOKMARK", rv, "{}")
-                silent_since = loop.time()
-            await records.changed(within_wall_s=period_s, since=newest)
+        rv = up_to
+        del changes  # so that a watch that waits keeps none
+        if loop.time() - silent_since >= period_s:
+            yield event("BOOKMARK", rv, "{}")
+            silent_since = loop.time()
+        await feed.changed(since=rv, within_s=max(0.0, silent_since + period_s - loop.time()))
 
 
 def _initial_events(params: ListParams, views: Iterable[Any], rv: int, selection: Selection | None) -> Iterator[bytes]:
@@ -87,12 +86,24 @@ def _initial_events(params: ListParams, views: Iterable[Any], rv: int, selection
 def _change_events(params: ListParams, changes: Iterable[Change], selection: Selection | None) -> Iterator[bytes]:
     for change in changes:
         if params.selects_all:
-            yield event(change.type, change.rv, change.body)
+            yield _rendered(change, change.type, params, change.view)
         elif selection is not None:
             if (selected := selection.event_for(change)) is not None:
-                yield event(selected[0], change.rv, json.dumps(selected[1]))
-        elif (shown := params.show(json.loads(change.body))) is not None:
-            yield event(change.type, change.rv, json.dumps(shown))
+                yield _rendered(change, selected[0], params, selected[1])
+        elif (seen := seen_in(change, params)) is not None:
+            yield _rendered(change, change.type, params, seen)
+
+
+def _rendered(change: Change, type: str, params: ListParams, shown: dict[str, Any]) -> bytes:
+    """The event of that type for a change, rendered once for all readers who are shown the same of it."""
+    whole = shown is change.view
+    if not whole and shown is not change.rendered.get(params.viewer):
+        return event(type, change.rv, json.dumps(shown))
+    key = type, None if whole else params.viewer
+    if key not in change.rendered:
+        change.rendered[key] = event(type, change.rv, change.body if whole else json.dumps(shown))
+    rendered: bytes = change.rendered[key]
+    return rendered
 
 
 def joined_chunks(events: Iterable[bytes]) -> Iterator[bytes]:
@@ -107,42 +118,3 @@ def joined_chunks(events: Iterable[bytes]) -> Iterator[bytes]:
             found, size = [], 0
     if found:
         yield b"".join(found)
-
-
-async def derived_changes(
-    params: ListParams, records: Database, views: Callable[[], Iterable[ApiModel]]
-) -> AsyncIterator[bytes]:
-    def found() -> dict[str, dict[str, Any]]:
-        bodies = [shown for view in views() if (shown := params.show(view.wire())) is not None]
-        return {f"{body.get('project', '')}/{body['name']}": body for body in bodies}
-
-    rv, shown = -1, dict[str, dict[str, Any]]()
-    if params.resource_version is not None:
-        rv = records.latest()
-        if params.resource_version != rv:
-            gone = Gone(
-                f"this is derived from other resources, without a history: it is at {rv} now, and what it was at "
-                f"{params.resource_version} is not known; watch it without resourceVersion to start with its present "
-                "state"
-            )
-            yield event("ERROR", rv, json.dumps(gone.problem()))
-            return
-        shown = found()
-        yield event("BOOKMARK", rv, "{}")
-    while True:
-        if rv == records.latest():
-            await records.changed(within_wall_s=records.clock.loop_s(BOOKMARK_PERIOD_WALL_S), since=rv)
-        rv, now = records.latest(), found()  # even if nothing was committed: some views depend on time
-        for piece in joined_chunks(_difference_events(shown, now, rv)):
-            yield piece
-        shown = now
-        yield event("BOOKMARK", rv, "{}")
-
-
-def _difference_events(before: dict[str, Any], after: dict[str, Any], rv: int) -> Iterator[bytes]:
-    for name in sorted(before.keys() | after.keys()):
-        was, now = before.get(name), after.get(name)
-        if now is None:
-            yield event("DELETED", rv, json.dumps(was))
-        elif was != now:
-            yield event("ADDED" if was is None else "MODIFIED", rv, json.dumps(now))

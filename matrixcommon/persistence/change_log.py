@@ -7,8 +7,10 @@ so that there is one writer at a time.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 from sqlalchemy import (
@@ -68,6 +70,17 @@ class Change:
     name: str
     type: str
     body: str
+
+    @cached_property
+    def view(self) -> dict[str, Any]:
+        """The view, parsed once for all watches: do not change it."""
+        view: dict[str, Any] = json.loads(self.body)
+        return view
+
+    @cached_property
+    def rendered(self) -> dict[Any, Any]:
+        """What watches made of it for their readers, so that others need not."""
+        return {}
 
 
 class OwnChanges:

@@ -18,7 +18,8 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sized
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
+from weakref import WeakValueDictionary
 
 from sqlalchemy import MetaData, event
 from sqlalchemy.exc import SQLAlchemyError
@@ -32,6 +33,7 @@ from matrixcommon.persistence.table_cache import CachedTable, CachingSession, Ta
 from matrixcommon.persistence.transaction import CommitHook, GroupTransaction
 
 T = TypeVar("T")
+W = TypeVar("W", bound="SharedByWatches")
 
 CACHED_RESULTS_MAX, CACHED_RESULT_LENGTH_MAX = 64, 200
 """How many answers are cached, and their maximum length: long ones are rarely asked for and would fill memory."""
@@ -51,6 +53,13 @@ __all__ = [
 ]
 
 
+class SharedByWatches(Protocol):
+    """What watches of the same thing share."""
+
+    def notify(self) -> None:
+        """Something was committed."""
+
+
 class Database:
     """A service's transactions and its journal. One per database and process.
 
@@ -63,13 +72,14 @@ class Database:
     ) -> None:
         self._sessions = sessions
         self.shared = shared
-        self._poll_period_wall_s = POLL_PERIOD_WALL_S if shared else math.inf
+        self.poll_period_wall_s = POLL_PERIOD_WALL_S if shared else math.inf
         self._metadata = metadata
         self._journal = ChangeLog(sessions, metadata)
         self._own = OwnChanges()
         self._clock = clock
         self._waiters: dict[asyncio.Future[None], None] = {}
         # Not a set: they are woken in order of arrival, so that a seed always gives the same history.
+        self._watched: WeakValueDictionary[Hashable, SharedByWatches] = WeakValueDictionary()
         self.executor: Executor | None = None
         """Where long searches run; None: in the event loop's default executor."""
         self._look = -math.inf, 0
@@ -306,6 +316,20 @@ class Database:
         self._own.begin(newest)
         return found, newest
 
+    def may_have_changed(self, kind: str | None, since: int) -> bool:
+        """Whether it is not certain that nothing of a kind, or of any, was committed after change number `since`. Other
+        replicas' commits are known within `POLL_PERIOD_WALL_S`."""
+        if self.shared:
+            return self._polled_latest(asyncio.get_running_loop().time()) > since
+        return self.latest() > since if kind is None else self._own.none_since(kind, since) is None
+
+    def shared_by_watches(self, key: Hashable, create: Callable[[], W]) -> W:
+        """What the watches of one thing share, created for the first of them and dropped after the last."""
+        shared = self._watched.get(key)
+        if shared is None:
+            shared = self._watched[key] = create()
+        return cast(W, shared)
+
     @property
     def clock(self) -> Clock:
         """The clock by which changes are dated."""
@@ -323,7 +347,7 @@ class Database:
             while not waiter.done() and (left_s := end - loop.time()) > 1e-3:  # the loop may round less down to 0
                 # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
                 # service.
-                await asyncio.wait({waiter}, timeout=min(left_s, self._poll_period_wall_s))
+                await asyncio.wait({waiter}, timeout=min(left_s, self.poll_period_wall_s))
                 if self.shared and not waiter.done() and self._polled_latest(loop.time()) > since:
                     return
         finally:
@@ -338,9 +362,12 @@ class Database:
         return newest
 
     def _wake(self) -> None:
+        self._look = -math.inf, 0
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
+        for shared in [*self._watched.values()]:
+            shared.notify()
 
     def compact(self, keep_s: float) -> int:
         """Delete changes older than `keep_s` emulated seconds from the journal and return how many."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Hashable
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -34,6 +34,8 @@ TOP_BY = "utilisation desc"
 
 def telemetry_routes(telemetry: Telemetry) -> APIRouter:
     api = ResourceRoutes()
+    rendered: dict[tuple[int, Hashable], bytes] = {}
+    """Events of the newest version, by what their readers asked for."""
 
     @api.of(PLANES).ask("GET /matrix", summary="Every link of a plane of one supernode, with its state and utilisation")
     async def get_matrix(name: str, supernode: Annotated[str, Query(max_length=63)] = "sn0") -> LinkMatrixView:
@@ -68,10 +70,20 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
             version = telemetry.rates.version
             if version != sent:
                 sent, silent_since = version, -math.inf
-                yield event("MODIFIED", version, json.dumps(_shown(replace(params, watch=False), by, top)))
+                yield _rendered(version, params, by, top)
             if loop.time() - silent_since >= BOOKMARK_PERIOD_WALL_S:
                 silent_since = loop.time()
                 yield event("BOOKMARK", version, "{}")
             await asyncio.sleep(POLL_PERIOD_WALL_S)
+
+    def _rendered(version: int, params: ListParams, by: str, top: int | None) -> bytes:
+        """The event of this version, rendered once for all who watch the same."""
+        key = version, params.watched
+        if key not in rendered:
+            for older in [each for each in rendered if each[0] != version]:
+                del rendered[older]
+            body = json.dumps(_shown(replace(params, watch=False), by, top))
+            rendered[key] = event("MODIFIED", version, body)
+        return rendered[key]
 
     return api.router
