@@ -143,6 +143,17 @@ class ChangeLog:
             found = fetch_one(connection, ask, ())
         return int(found[0])
 
+    def probe_write(self) -> None:
+        """Commit a write that changes nothing. Raises DBAPIError if the database takes no writes."""
+        with self._sessions() as session:
+            session.execute(
+                text(
+                    f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) "
+                    f"ON CONFLICT (id) DO UPDATE SET rv = {self.head.name}.rv"
+                )
+            )
+            session.commit()
+
     def add_to(self, writes: PendingWrites, newest: int, entries: list[dict[str, Any]]) -> None:
         """Add journal entries up to `newest` to the writes. The caller holds the lock."""
         writes.put(self.head, 1, {"rv": newest}, there=True)

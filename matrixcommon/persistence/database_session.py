@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar, cast
 from weakref import WeakValueDictionary
 
 from sqlalchemy import MetaData, event
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
@@ -31,6 +31,7 @@ from matrixcommon.persistence.reads import read_only_session
 from matrixcommon.persistence.resource_row import ABSENT, ResourceRow, check_etag, find
 from matrixcommon.persistence.table_cache import CachedTable, CachingSession, TableCache
 from matrixcommon.persistence.transaction import CommitHook, GroupTransaction
+from matrixcommon.persistence.write_health import WriteHealth
 
 T = TypeVar("T")
 W = TypeVar("W", bound="SharedByWatches")
@@ -77,6 +78,7 @@ class Database:
         self._journal = ChangeLog(sessions, metadata)
         self._own = OwnChanges()
         self._clock = clock
+        self.write_health = WriteHealth(self._journal.probe_write)
         self._waiters: dict[asyncio.Future[None], None] = {}
         # Not a set: they are woken in order of arrival, so that a seed always gives the same history.
         self._watched: WeakValueDictionary[Hashable, SharedByWatches] = WeakValueDictionary()
@@ -149,6 +151,11 @@ class Database:
                 raise
             wrote = group.write()
             self._commit(group)
+            if wrote or session.wrote:
+                self.write_health.accepted()
+        except DBAPIError as refusal:
+            self.write_health.refused(refusal)
+            raise
         finally:
             self._group = None
             if group.committing and not group.committed:

@@ -28,9 +28,11 @@ from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Princip
 from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import Forbidden, MatrixError
 from matrixcommon.model.fencing import FENCE, HEADER, REQUEST_FENCE, parse_fence
+from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
 from services.chassis.access import Tokens
+from services.chassis.database import awaited_database
 from services.chassis.http_server.request_bodies import read_body
 from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
@@ -65,6 +67,7 @@ def create_app(
     leader_watchers: Sequence[Periodic] = (),
     leader_tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
     ready: Callable[[], str | None] = lambda: None,
+    records: Database | None = None,
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
     fences: Fences | None = None,
@@ -73,7 +76,8 @@ def create_app(
 ) -> FastAPI:
     """A FastAPI application around `routers`, all of whose routes must be declared in `access`.
 
-    `ready` returns None when the service can work, else what it waits for. `tasks` run beside the watchers from start
+    `ready` returns None when the service can work, else what it waits for; it also waits until the database of its
+    `records` takes writes. `tasks` run beside the watchers from start
     to stop, and are restarted if they fail; `leader_watchers` and `leader_tasks` likewise, but only while this
     replica leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse requests
     made in the name of a superseded leader. `render_error` is for a service with clients that do not know problem
@@ -106,7 +110,7 @@ def create_app(
     watcher_metrics(registry, (*watchers, *leader_watchers))
     if leadership is not None:
         leadership_metrics(registry, leadership)
-    _probes(app, ready, probes)
+    _probes(app, ready, records, probes)
     _metrics(app, registry)
     app.add_middleware(
         RequestEdge,
@@ -138,7 +142,7 @@ def _lifespan(
     return lifespan
 
 
-def _probes(app: FastAPI, ready: Callable[[], str | None], others: Sequence[str]) -> None:
+def _probes(app: FastAPI, ready: Callable[[], str | None], records: Database | None, others: Sequence[str]) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
         return PlainTextResponse("ok")
@@ -150,8 +154,11 @@ def _probes(app: FastAPI, ready: Callable[[], str | None], others: Sequence[str]
         app.add_api_route(path, live, include_in_schema=False)
 
     @app.get("/readyz", include_in_schema=False)
-    async def readyz() -> Response:
+    async def readyz(request: Request) -> Response:
+        """`?exclude=database`, as Kubernetes' `?exclude=etcd`: for load balancers, since reads go on."""
         waiting = ready()
+        if waiting is None and records is not None and "database" not in request.query_params.getlist("exclude"):
+            waiting = awaited_database(records)
         # Two stacks on one host may try the same port: the header tells which process answers.
         return JSONResponse(
             {"ready": waiting is None, "waitingFor": waiting},

@@ -12,7 +12,7 @@ import re
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 from sqlalchemy import Column, Connection, Engine, MetaData, String, Table, create_engine, event, func, inspect, select
@@ -25,6 +25,9 @@ from matrixcommon.persistence.table_cache import CachingSession
 from services.chassis.database_url import ACCEPTED_URLS, without_credentials
 from services.chassis.settings import ServiceSettings
 from services.chassis.tracing import trace_statements, tracing_enabled
+
+if TYPE_CHECKING:
+    from matrixcommon.persistence.database_session import Database
 
 log = logging.getLogger(__name__)
 
@@ -216,6 +219,15 @@ def _server(url: str) -> Engine:
             raise DisconnectionError("the connection is gone") from wrong
 
     return engine
+
+
+def awaited_database(records: Database) -> str | None:
+    """What a service waits for if its database takes no writes now: for `/readyz`. Reads may go on."""
+    refusal = records.write_health.refusal()
+    if refusal is None or database_unavailable_reason(refusal) is None:
+        return None
+    assert isinstance(refusal, DBAPIError)
+    return f"its database, which takes no writes: {one_line(refusal)}"
 
 
 UNAVAILABLE_SQLSTATES = frozenset({"25006", "25P03"})

@@ -121,6 +121,7 @@ def build(
             partial(follow, partial(control_plane.watch, "nodes"), node_changed),
         ],
         registry=registry,
+        records=records,
         on_stop=database.close,
     )
     scenario_clients["compute"] = http_client("http://compute", settings.token, transport=InProcessTransport(app))

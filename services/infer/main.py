@@ -197,6 +197,7 @@ def build(
         ],
         tasks=tasks,
         registry=registry,
+        records=records,
         on_stop=database.close,
         render_error=refuse,
         probes=("/health",),  # vLLM's

@@ -157,6 +157,7 @@ def build(
         leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
         leader_watchers=drains.leader_watchers,
         leader_tasks=[drains.runner.run, partial(follow_replicas, records, drains.resumption.nudge)],
+        records=records,
         on_stop=database.close,
     )
 

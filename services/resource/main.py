@@ -148,6 +148,7 @@ def build(
             partial(follow_replicas, records, defragmentation.resumption.nudge),
         ],
         registry=registry,
+        records=records,
         on_stop=database.close,
     )
 

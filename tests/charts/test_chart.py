@@ -164,7 +164,7 @@ def test_every_container_is_confined_and_asked_how_it_is(values: str) -> None:
 def test_probes_ask_over_the_scheme_that_is_served(values: str) -> None:
     for name, workload in workloads(values).items():
         asked = [container(workload)[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")]
-        assert [each["path"] for each in asked] == ["/healthz", "/healthz", "/readyz"]
+        assert [each["path"] for each in asked] == ["/healthz", "/healthz", "/readyz?exclude=database"]
         assert {each["scheme"] for each in asked} == {BY_NAME[name].scheme.upper()}
 
 

@@ -1,5 +1,7 @@
 """Non-resource URLs: health, version, discovery and OpenAPI."""
 
+from collections.abc import Callable
+
 from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, negotiate, wants_aggregated
 from matrixcontainer.kubeapi.endpoints.discovery import Discovery
 from matrixcontainer.kubeapi.endpoints.openapi import OpenApi, swagger
@@ -8,6 +10,8 @@ from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.version import VERSION
 from matrixcontainer.kubeapi.registry.resource import Registry
+from matrixcontainer.kubeapi.registry.store_errors import storage_api_error
+from matrixcontainer.kubeapi.storage.objects import StorageError
 
 OPENAPI_PROTOBUF = "proto"
 OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -16,11 +20,15 @@ OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+proto
 class NonResource:
     """`Discovery` and `OpenApi` cache the documents until the registry changes."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, write_failure: Callable[[], StorageError | None]) -> None:
         self._registry = registry
+        self._write_failure = write_failure
         self.discovery, self.openapi = Discovery(registry), OpenApi(registry)
 
     def answer(self, request: Request, path: str) -> Response:
+        if path == "/readyz" and (failure := self._write_failure()) is not None:
+            body = f"its storage, which takes no writes: {storage_api_error(failure).message}\n"
+            return Response(body.encode(), 500, media="text/plain; charset=utf-8")
         if path in ("/livez", "/readyz", "/healthz") or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return Response(b"ok", media="text/plain; charset=utf-8")
         if path == "/version":

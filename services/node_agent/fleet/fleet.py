@@ -134,10 +134,13 @@ class Fleet:
         )
 
     def waiting_for(self) -> str | None:
-        """The services that have not yet received reports of the nodes, which cannot be allocated before. None: all
-        have."""
+        """The services that have not yet received reports of the nodes, which cannot be allocated before; then its own
+        file, if it takes no writes. None: nothing."""
         unreported = sorted(kind for kind, gateway in self._gateways.items() if not gateway.reported)
-        return f"the first reports of its nodes to {' and '.join(unreported)}" if unreported else None
+        if unreported:
+            return f"the first reports of its nodes to {' and '.join(unreported)}"
+        refusal = self._store.write_refusal()
+        return None if refusal is None else f"its database, which takes no writes: {refusal}"
 
     def _message_faults(self, node: str) -> MessageFaults | None:
         emulated = self.nodes.get(NodeName(node))

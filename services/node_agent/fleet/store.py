@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import Unavailable
+from matrixcommon.persistence.write_health import WriteHealth
 
 
 class FleetStore:
@@ -27,6 +28,12 @@ class FleetStore:
         self._db.execute(
             "CREATE TABLE IF NOT EXISTS documents (kind TEXT, name TEXT, body TEXT NOT NULL, PRIMARY KEY (kind, name))"
         )
+        self._write_health = WriteHealth(lambda: self._write([("probe", "probe", "{}")], []))
+
+    def write_refusal(self) -> str | None:
+        """Why the disk takes no writes now; None if it does."""
+        refusal = self._write_health.refusal()
+        return None if refusal is None else str(refusal)
 
     def all(self, kind: str) -> dict[str, Any]:
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? ORDER BY name", (kind,))
@@ -54,7 +61,9 @@ class FleetStore:
         try:
             self._write(rows, keys)
         except sqlite3.OperationalError as wrong:  # full, read-only, or locked by another process
+            self._write_health.refused(wrong)
             raise Unavailable(f"cannot write the state of the nodes: {wrong}; nothing was changed") from wrong
+        self._write_health.accepted()
 
     def _write(self, rows: list[tuple[str, str, str]], keys: list[tuple[str, str]]) -> None:
         self._db.execute("BEGIN")

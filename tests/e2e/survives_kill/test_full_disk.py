@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from matrixcommon.model.errors import Unavailable
+from services.matrixctl.supervisor.probe import probe_readiness
 from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 
@@ -65,6 +66,11 @@ def quotas(stack: RealStack) -> set[str]:
     return {each["name"] for each in stack.client.list("resource", "/v1/quotas")}
 
 
+def awaited(stack: RealStack) -> str:
+    """What MatrixResource says it waits for; empty if it is ready."""
+    return probe_readiness(stack.stack().children["resource"].url, 5.0).waiting_for
+
+
 def test_a_full_disk_refuses_writes_loses_nothing_and_recovers_when_there_is_room(small_disk: Path) -> None:
     stack = RealStack(small_disk / "state")
     stack.up()
@@ -73,6 +79,10 @@ def test_a_full_disk_refuses_writes_loses_nothing_and_recovers_when_there_is_roo
         filler = fill(small_disk)
         acknowledged = acknowledged_until_full(stack)
         assert quotas(stack) == set(acknowledged)
+        assert awaited(stack) == "its database, which takes no writes: database or disk is full"
+        filler.unlink()
+        eventually(lambda: awaited(stack) == "", "it is ready without a restart once there is room")
+        fill(small_disk)
         stack.kill("resource")
         filler.unlink()
         eventually(lambda: quotas(stack) == set(acknowledged), "what was acknowledged on a nearly full disk is there")

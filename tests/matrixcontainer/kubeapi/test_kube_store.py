@@ -8,6 +8,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from matrixcontainer.kubeapi.endpoints.nonresource import NonResource
+from matrixcontainer.kubeapi.endpoints.request import Request
+from matrixcontainer.kubeapi.registry.resource import Registry
 from matrixcontainer.kubeapi.registry.store_errors import storage_api_error
 from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.storage.objects import Conflict, Record, StorageError
@@ -110,8 +113,14 @@ async def test_read_only_database_is_a_retryable_error(tmp_path: Path, caplog: p
     assert (str(tmp_path) in str(failed), str(tmp_path) in answer.message) == (True, False)
     assert [record.message for record in caplog.records] == ["writes lost"], "once, though both failed"
     assert (answer.code, answer.reason, answer.headers) == (503, "ServiceUnavailable", {"Retry-After": "1"})
+    documents = NonResource(Registry(), lambda: store.write_failure)
+    ready = documents.answer(Request("GET", "/readyz", {}, {}), "/readyz")
+    assert (ready.code, str(tmp_path).encode() in ready.body) == (500, False)
+    assert b"its storage, which takes no writes: " in ready.body
+    assert documents.answer(Request("GET", "/livez", {}, {}), "/livez").code == 200, "a restart would not help"
     store.database.connection.execute("DROP TRIGGER closed")
     assert (await store.put(KEY, obj(n=1), first)).revision == 2
+    assert documents.answer(Request("GET", "/readyz", {}, {}), "/readyz").code == 200
 
 
 async def test_reopened_store_goes_on(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from matrixcommon.model.errors import Unavailable
 from matrixcommon.model.hardware_names import NodeName
 from matrixresource.agent.agent import node_stages
 from matrixresource.agent.hardware import InjectedFault
@@ -68,6 +69,19 @@ def full(memory: FleetStore, is_full: bool, what: str = "INSERT") -> None:
     """Have its database take nothing, as one on a full disk, or take everything again."""
     refuse = f"CREATE TRIGGER full BEFORE {what} ON documents BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
     memory._db.execute(refuse if is_full else "DROP TRIGGER full")
+
+
+def test_a_fleet_waits_for_its_file_to_take_writes(tmp_path: Path) -> None:
+    memory = FleetStore(tmp_path / "agents.db")
+    fleet = Fleet([], memory, FixedClock(), seed=1)
+    assert fleet.waiting_for() is None
+    memory._db.execute("PRAGMA query_only = ON")
+    with pytest.raises(Unavailable):
+        memory.put("traffic", {"a": {}})
+    assert fleet.waiting_for() == "its database, which takes no writes: attempt to write a readonly database"
+    memory._db.execute("PRAGMA query_only = OFF")
+    memory.put("traffic", {"a": {}})
+    assert fleet.waiting_for() is None
 
 
 def test_what_could_not_be_written_is_written_before_the_next_report(tmp_path: Path) -> None:
