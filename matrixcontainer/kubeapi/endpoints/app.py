@@ -38,7 +38,7 @@ class App:
         self._reader = ReadHandler(core, responder)
         self._writer = WriteHandler(core, responder, self._reader)
         self._subresources = SubresourceHandler(core, webhooks, responder, self._writer)
-        self.documents = NonResource(core.registry, lambda: core.store.write_failure)
+        self.documents = NonResource(core.registry, lambda: core.store.lost_writes.reason)
 
     async def respond(self, request: Request) -> Response:
         """Handle a request. Never raises."""

@@ -21,13 +21,13 @@ from typing import Any
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, diff, read_change, read_records
 from matrixcontainer.kubeapi.storage.batch import Batch
 from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, ResourceLog
+from matrixcontainer.kubeapi.storage.lost_writes import LostWrites
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
 from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, check_size, encode
 
 log = logging.getLogger(__name__)
 
 INLINE_COMMIT_S_MAX = 0.0005  # commits faster than this are not worth a thread switch
-FAILURE_VALID_WALL_S = 15.0  # how long a lost write says that there is no writing
 PREEMPTED = -1  # revision of a write that another process pre-empted
 
 
@@ -54,8 +54,7 @@ class Store:
         self._pending: dict[Key, Record | None] = {}
         self._next_batch: Batch | None = None
         self._in_flight: Batch | None = None
-        self._last_failure = ""  # why the last batch failed; logged once
-        self._lost: tuple[StorageError, float] | None = None  # the last batch, if it failed, and when
+        self.lost_writes = LostWrites()
         self._executor = ThreadPoolExecutor(1, "kube-store") if threaded else None
         self._average_commit_s = 0.0  # moving average of the duration of a commit
         self._catching_up: asyncio.Future[None] | None = None
@@ -93,12 +92,6 @@ class Store:
         return [record for record in records if not namespace or record.key[1] == namespace]
 
     # ---- writing
-
-    @property
-    def write_failure(self) -> StorageError | None:
-        """Why nothing can be written; None if the last write was durable, or was lost long ago."""
-        failure, at = self._lost or (None, 0.0)
-        return failure if time.monotonic() - at < FAILURE_VALID_WALL_S else None
 
     async def put(self, key: Key, obj: dict[str, Any], expected: Record | None) -> Record:
         """Create (`expected` None) or replace the object. Raises Conflict, TooLarge, StorageError."""
@@ -208,7 +201,8 @@ class Store:
         for change in batch.changes:
             self._publish(change)
         if batch.changes:
-            self.revision, self._last_failure, self._lost = batch.changes[-1].revision, "", None
+            self.revision = batch.changes[-1].revision
+            self.lost_writes.clear()
         queued = self._next_batch.changes if self._next_batch else []
         self._pending = {change.record.key: _state_after(change) for change in queued} if queued else {}
         batch.resolve()
@@ -217,10 +211,7 @@ class Store:
 
     def _fail_batches(self, batch: Batch, failure: Exception) -> None:
         error = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
-        if str(error) != self._last_failure:
-            log.error("writes lost", extra={"why": str(error)})
-            self._last_failure = str(error)
-        self._lost = error, time.monotonic()
+        self.lost_writes.record(error)
         for pending_batch in (batch, self._next_batch):
             if pending_batch is not None:
                 pending_batch.resolve(error)

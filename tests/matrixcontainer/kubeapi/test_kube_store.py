@@ -113,7 +113,7 @@ async def test_read_only_database_is_a_retryable_error(tmp_path: Path, caplog: p
     assert (str(tmp_path) in str(failed), str(tmp_path) in answer.message) == (True, False)
     assert [record.message for record in caplog.records] == ["writes lost"], "once, though both failed"
     assert (answer.code, answer.reason, answer.headers) == (503, "ServiceUnavailable", {"Retry-After": "1"})
-    documents = NonResource(Registry(), lambda: store.write_failure)
+    documents = NonResource(Registry(), lambda: store.lost_writes.reason)
     ready = documents.answer(Request("GET", "/readyz", {}, {}), "/readyz")
     assert (ready.code, str(tmp_path).encode() in ready.body) == (500, False)
     assert b"its storage, which takes no writes: " in ready.body
