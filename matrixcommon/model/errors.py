@@ -25,6 +25,7 @@ HTTP edge turns it into an RFC 9457 problem document, and the client turns that 
     ├── PreconditionFailed      If-Match names another version                      412
     ├── InvalidField            semantically wrong; `field` is the path             422
     ├── TooLarge                the body exceeds the limit                          413
+    ├── UnsupportedEncoding     the body is compressed                              415
     ├── Gone                    a watch asks for history that is no longer kept     410
     ├── TooManyRequests         retry later; `retry_after_s` says when              429
     │   ├── RateLimitExceeded       more requests per minute, or at once, than the project or key may send
@@ -178,6 +179,16 @@ class PreconditionFailed(MatrixError):
 class TooLarge(MatrixError):
     status = 413
     final = True
+
+
+class UnsupportedEncoding(MatrixError):
+    status = 415
+    final = True
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Accept-Encoding says what is accepted (RFC 9110, 15.5.16)."""
+        return {"Accept-Encoding": "identity"}
 
 
 class InvalidField(MatrixError):

@@ -217,6 +217,13 @@ def unsupported_media_type(accepted: list[str]) -> ApiError:
     return ApiError(415, "UnsupportedMediaType", text)
 
 
+def unsupported_encoding(encoding: str) -> ApiError:
+    text = f"the body of the request was encoded as {encoding[:40]} - accepted content encodings include: identity"
+    error = ApiError(415, "UnsupportedMediaType", text)
+    error.headers["Accept-Encoding"] = "identity"
+    return error
+
+
 def too_large(limit: int) -> ApiError:
     return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 

@@ -148,6 +148,7 @@ class Body:
     def __init__(self, headers: dict[str, str], receive: Receive, http_1: bool) -> None:
         self._receive = receive
         self._declared_length = headers.get("content-length", "0")
+        self._encoding = headers.get("content-encoding", "")
         # On HTTP/1.1 a body ends with its last byte; on HTTP/2 the end may be signalled separately.
         self._length = int(self._declared_length) if http_1 and self._declared_length.isdigit() else None
         # With `Expect: 100-continue` the client sends nothing unless the body is read; on HTTP/2 it can stay unread.
@@ -155,7 +156,9 @@ class Body:
         self._more, self._is_malformed = True, False
 
     async def read(self) -> bytes:
-        """Read the whole body. Raises 413 as soon as it is known to be too large."""
+        """Read the whole body. Raises 415 if it is encoded, 413 as soon as it is known to be too large."""
+        if {each.strip().lower() for each in self._encoding.split(",")} - {"", "identity"}:
+            raise errors.unsupported_encoding(self._encoding)
         if self._declared_length.isdigit() and int(self._declared_length) > BODY_BYTES_MAX:
             raise errors.too_large(BODY_BYTES_MAX)
         parts: list[bytes] = []

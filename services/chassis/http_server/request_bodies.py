@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from starlette.requests import Request
 from starlette.types import Receive
 
-from matrixcommon.model.errors import Malformed, TooLarge, Unavailable
+from matrixcommon.model.errors import Malformed, TooLarge, Unavailable, UnsupportedEncoding
 
 BODY_LIMIT_BYTES = 1 << 20
 BUFFER_LIMIT_BYTES = 256 << 20
@@ -19,9 +19,11 @@ async def read_body(
     headers: Mapping[str, str], receive: Receive, on_chunk: Callable[[int], object] = lambda size: None
 ) -> bytes | None:
     """Read the whole body, or None if there is none, so that a too large or incomplete one is refused before anything
-    happens. `on_chunk` is called with the size of each piece, and may refuse it. Raises Malformed, TooLarge."""
+    happens. `on_chunk` is called with the size of each piece, and may refuse it. Raises Malformed, TooLarge,
+    UnsupportedEncoding."""
     if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
         return None
+    refuse_encoding(headers.get("content-encoding", ""))
     length = headers.get("content-length", "")
     declared, read = int(length) if length.isdigit() else 0, 0
     chunks, more = list[bytes](), True
@@ -38,6 +40,16 @@ async def read_body(
     return b"".join(chunks)
 
 
+def refuse_encoding(encodings: str) -> None:
+    """Raises UnsupportedEncoding unless `Content-Encoding` leaves the body as it is."""
+    named = [each.strip().lower() for each in encodings.split(",") if each.strip()]
+    if any(each != "identity" for each in named):
+        raise UnsupportedEncoding(
+            f"the body is encoded as {encodings[:40]!r}, which is not decoded here: send it unencoded (identity)",
+            field="Content-Encoding",
+        )
+
+
 class RelayedBodies:
     """Keeps at most `limit_bytes` in all, so that clients without a token cannot fill the memory."""
 
@@ -47,7 +59,8 @@ class RelayedBodies:
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
-        """Yield the body of a request, kept until the end of the block. Raises Malformed, TooLarge, Unavailable."""
+        """Yield the body of a request, kept until the end of the block. Raises Malformed, TooLarge, Unavailable,
+        UnsupportedEncoding."""
         size = 0
 
         def count(more: int) -> None:

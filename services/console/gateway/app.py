@@ -37,6 +37,7 @@ from matrixcommon.api.authorization import EVERY_PROJECT, VIEWERS, Principal
 from matrixcommon.api.query_parameters import refuse_parameters
 from matrixcommon.model.errors import Forbidden, InternalError, Malformed, MatrixError, TooLarge, Unavailable
 from services.chassis.access import Tokens
+from services.chassis.http_server.request_bodies import refuse_encoding
 from services.chassis.periodic import supervise
 from services.chassis.problem_document import problem_response
 from services.chassis.version import version
@@ -172,7 +173,8 @@ class Gateway:
 
 
 async def _read_document(request: Request) -> dict[str, Any]:
-    """A small JSON object. Raises Malformed, TooLarge."""
+    """A small JSON object. Raises Malformed, TooLarge, UnsupportedEncoding."""
+    refuse_encoding(request.headers.get("content-encoding", ""))
     text = b""
     async for chunk in request.stream():
         text += chunk

@@ -33,7 +33,8 @@ class Proxy:
         self._bodies = RelayedBodies()
 
     async def relay(self, request: Request) -> Response:
-        """Relay a request and stream the service's answer. Raises NotFound, TooLarge, Unavailable."""
+        """Relay a request and stream the service's answer. Raises NotFound, TooLarge, Unavailable,
+        UnsupportedEncoding."""
         name = request.path_params["service"]
         http = self._services.get(name)
         if http is None:

@@ -3,7 +3,7 @@
 import pytest
 from starlette.requests import Request
 
-from matrixcommon.model.errors import Malformed, TooLarge, Unavailable
+from matrixcommon.model.errors import Malformed, TooLarge, Unavailable, UnsupportedEncoding
 from services.chassis.http_server.request_bodies import BODY_LIMIT_BYTES, RelayedBodies
 
 
@@ -41,6 +41,27 @@ async def test_what_is_refused_leaves_nothing_behind(asked, refusal):
         async with bodies.read(asked):
             raise AssertionError("it has a body")
     assert bodies.buffered_bytes == 0
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity, br", "GZIP", "zstd"])
+async def test_an_encoded_body_is_refused_unread(encoding):
+    async def receive():
+        raise AssertionError("it was read")
+
+    headers = [(b"content-length", b"10"), (b"content-encoding", encoding.encode())]
+    with pytest.raises(UnsupportedEncoding) as refused:
+        async with RelayedBodies().read(Request({"type": "http", "method": "PUT", "headers": headers}, receive)):
+            raise AssertionError("it has a body")
+    assert (refused.value.field, refused.value.status) == ("Content-Encoding", 415)
+    assert refused.value.headers == {"Accept-Encoding": "identity"}
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+async def test_a_body_that_says_it_is_not_encoded_is_read(encoding):
+    asked = request(b"ab")
+    asked.scope["headers"].append((b"content-encoding", encoding.encode()))
+    async with RelayedBodies().read(asked) as body:
+        assert body == b"ab"
 
 
 async def test_all_bodies_together_have_a_limit():

@@ -82,6 +82,8 @@ async def test_what_the_proxy_does_not_pass_on(console_alone):
         assert (await admin.get(path)).status_code == 404, path
     large = await admin.put("/api/compute/v1/instances/a", content=b"x" * ((1 << 20) + 1))
     assert (large.status_code, large.json()["reason"]) == (413, "TooLarge")
+    packed = await admin.put("/api/compute/v1/instances/a", content=b"x", headers={"Content-Encoding": "gzip"})
+    assert (packed.status_code, packed.headers["accept-encoding"]) == (415, "identity")
     away = await admin.get("/api/infer/v1/deployments")
     assert (away.status_code, away.json()["reason"]) == (503, "Unavailable")
     assert "traceback" not in away.text.lower()

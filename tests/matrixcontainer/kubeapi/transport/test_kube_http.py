@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import random
 import ssl
@@ -180,6 +181,18 @@ async def test_oversized_requests_are_refused(place: tuple[KubeApi, Connect]) ->
         await client.send(text)
         assert (await client.head())[0] == code
         assert await client.ended()
+
+
+async def test_encoded_bodies_are_refused_with_what_is_accepted(place: tuple[KubeApi, Connect]) -> None:
+    body = gzip.compress(b"{}")
+    for encoding in ("gzip", "identity, br"):
+        client = await place[1]()
+        asked = f"POST {MAPS} HTTP/1.1\r\n{HEAD}content-encoding: {encoding}\r\ncontent-length: {len(body)}\r\n\r\n"
+        await client.send(asked.encode() + body)
+        code, headers = await client.head()
+        assert (code, headers["accept-encoding"]) == (415, "identity")
+    client, plain = await place[1](), json.dumps({"metadata": {"name": "plain"}}).encode()
+    assert (await client.ask("POST", MAPS, plain, "content-encoding: identity\r\n"))[0] == 201
 
 
 async def test_unread_body_closes_the_connection(place: tuple[KubeApi, Connect]) -> None:
