@@ -10,7 +10,7 @@ import typer
 import yaml
 
 from matrixcommon.api.client import resource_path
-from matrixcommon.model.errors import InvalidField, MethodNotAllowed
+from matrixcommon.model.errors import InvalidField, MethodNotAllowed, Unavailable
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.clients.collections import find_services
 from services.matrixctl.clients.input_files import read_manifests, read_mapping
@@ -22,7 +22,7 @@ from services.matrixctl.commands.reading.get import get, show
 from services.matrixctl.commands.workloads.instances import warn_of_owner
 from services.matrixctl.output.columns import print_table
 from services.matrixctl.output.resource_kinds import find_kind, unknown_word
-from services.matrixctl.output.screen import OutputFormat, echo, echo_deleted
+from services.matrixctl.output.screen import NotRunning, OutputFormat, echo, echo_deleted
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.kubernetes import Cluster
@@ -252,13 +252,32 @@ def fault_clear(
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Clear all.")] = False,
 ) -> None:
-    """Clear a fault, or all of them. A fault declared by a MatrixFault is injected again: delete that resource
-    instead."""
+    """Clear a fault, or all of them. A fault declared by a MatrixFault is injected again, and named: delete that
+    resource instead."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
     names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]
+    declared = _declared_faults(stack) if names else set()
     for each in names:
         stack.client.call("agents", "DELETE", resource_path("faults", each))
         echo(f"fault {each} cleared")
+    for each in names:
+        if each in declared:
+            command = f"kubectl delete matrixfault {each}"
+            print(f"its MatrixFault injects fault {each} again; delete that instead: {command}", file=sys.stderr)
     if not names:
         echo("no faults")
+
+
+def _declared_faults(stack: StackOptions) -> set[str]:
+    """Names of the faults that MatrixFaults inject."""
+    from matrixcontainer.client.client import FAULT
+
+    try:
+        resources = [item["metadata"] for item in _cluster(stack).items(FAULT.path())]
+    except NotRunning:  # a part of a stack, without Kubernetes
+        return set()
+    except Unavailable as wrong:
+        print(f"a fault declared by a MatrixFault is injected again; there is no telling: {wrong}", file=sys.stderr)
+        return set()
+    return {resource["name"] for resource in resources if "deletionTimestamp" not in resource}
