@@ -113,7 +113,9 @@ class InstanceShape(ApiModel):
         "On", description="Off: its nodes are switched off but stay allocated; `:stop` and `:start` set it"
     )
     suspend: bool = Field(
-        False, description="true: release its nodes and slices but keep the spec; false again: provision it anew"
+        False,
+        description="true: release its nodes and slices, which also ends the slices' peerings, but keep the spec; "
+        "false again: provision it anew, without these peerings",
     )
     lease_s: float | None = Field(
         None, gt=0, le=1e9, description="delete it this many seconds after its nodes were allocated, unless renewed"
@@ -231,7 +233,10 @@ class InstanceView(ResourceView):
         "Never", description="LowerPriority: it may preempt instances of lower priority when there is no room for it"
     )
     power: Power = Field("On", description="Off: its nodes are to be switched off but stay allocated")
-    suspend: bool = Field(False, description="true: it is to release its nodes and slices but keep its spec")
+    suspend: bool = Field(
+        False,
+        description="true: it is to release its nodes and slices, which also ends their peerings, but keep its spec",
+    )
     lease_s: float | None = Field(
         None, description="length of its lease when its nodes are allocated (s, emulated); null: it has no lease"
     )

@@ -19,7 +19,11 @@ INSTANCE_STATES = StateMachine(
         State("Stopping", "its nodes stop their work and are switched off", 1800),
         State("Stopped", "its nodes are switched off; it keeps them and its guaranteed bandwidth"),
         State("Starting", "its nodes are switched on, boot and join again", 3600),
-        State("Suspending", "its slices are withdrawn, and its nodes are cleaned and released", 1800),
+        State(
+            "Suspending",
+            "its slices are withdrawn, which ends their peerings, and its nodes are cleaned and released",
+            1800,
+        ),
         State("Suspended", "it has neither nodes nor slices until `suspend` is false"),
         State(
             "Failed",

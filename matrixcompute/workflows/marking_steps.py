@@ -81,7 +81,8 @@ async def mark_suspended(context: StepContext) -> None:
         instance.observed_generation, instance.expires_at, instance.leaving = context.spec_generation, None, None
         instance.down_time = instance.down.mark_up(now, on=False).wire()
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
-        context.store.record_event(session, context.instance, "Suspended", "its nodes and slices were given back", now)
+        text = "its nodes and slices were given back; the slices' peerings have ended and are not restored with them"
+        context.store.record_event(session, context.instance, "Suspended", text, now)
 
 
 async def mark_deleted(context: StepContext) -> None:

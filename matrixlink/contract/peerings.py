@@ -70,7 +70,8 @@ SecurityRules = Annotated[list[SecurityRule], Field(max_length=RULES_MAX)]
 
 class PeeringRequest(ApiModel):
     """Two slices of one plane that are to reach each other. `project` is the one that asks; a slice of another project
-    needs that project's acceptance. Security rules are only for the VPC plane."""
+    needs that project's acceptance. Security rules are only for the VPC plane. A peering ends with either slice, also
+    if its instance is suspended."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slices": ["deepseek-r1-vpc", "qwen-vpc"]},)
 

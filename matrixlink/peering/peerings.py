@@ -143,6 +143,8 @@ class Peerings:
             if row.state == PENDING and not consents:
                 continue
             if slice.state == WITHDRAWING or not consents:
+                if row.state != PEERING_DELETING:
+                    self._record_end(session, row, slice)
                 row.state = PEERING_DELETING
             changed.append(row)
         if changed:
@@ -173,6 +175,17 @@ class Peerings:
                 self._promises.mark_stale()
                 session.delete(row)
                 self._index.drop(row.name)
+
+    def _record_end(self, session: Session, row: PeeringRow, ended: SliceRow) -> None:
+        """Tell both projects that a peering ends with one of its slices."""
+        why = "is withdrawn" if ended.state == WITHDRAWING else f"passed to project {ended.project}"
+        text = f"peering {row.name} ends because slice {ended.name} {why}; when both slices exist, request it again"
+        for name in row.slices:
+            if project_of(name) in row.accepted_by:
+                now = self._slice_controller.clock.now()
+                self._store.record_event(
+                    session, name, "PeeringEnded", text, now, warning=True, project=project_of(name)
+                )
 
     # -- parts --------------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ class SliceController:
         self.store = store
         self.fabric = fabric
         self.promises = AdmissionState(store, fabric)
-        self._clock = clock
+        self.clock = clock
         self._acknowledgements = Acknowledgements(store, self.promises, clock, reach)
         self.on_settled = self._acknowledgements.after
         """Called after slices were updated, for whatever else waits for agents' acknowledgements."""
@@ -111,7 +111,7 @@ class SliceController:
             row = self.store.slice(session, name)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)
-                row.withdrawing_since = self._clock.now()
+                row.withdrawing_since = self.clock.now()
                 if row.program_generation:  # otherwise no agent has ever heard of it
                     row.generation += 1
                     for program in self.store.programs(session, name):

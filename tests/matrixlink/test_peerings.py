@@ -106,6 +106,9 @@ async def test_withdrawing_a_slice_ends_its_peerings(stack):
     assert (await stack.http.get("/v1/peerings/p1")).status_code == 404
     assert programmed_table(stack, NODES[2], "b-ub") == {}
     assert (await stack.client.find_slice("b-ub")).state == "Active"
+    events = (await stack.http.get("/v1/events", params={"filter": "reason=PeeringEnded"})).json()["items"]
+    assert sorted(each["about"] for each in events) == ["a-ub", "b-ub"], "once for each side"
+    assert "peering p1 ends because slice a-ub is withdrawn" in events[0]["message"]
 
 
 async def test_peers_route_around_losses_and_follow_members(stack):

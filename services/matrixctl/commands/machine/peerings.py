@@ -26,7 +26,8 @@ Slice = Annotated[
 @command("peering create")
 def create(stack: ProjectOptions, name: Peering, one: Slice, other: Slice) -> None:
     """Request a peering of two slices of one plane. If one belongs to another project, that project has to consent with
-    `peering accept`. Set VPC rules with `put peering`."""
+    `peering accept`. Set VPC rules with `put peering`. A peering ends with either slice, also if its instance is
+    suspended, and then has to be requested again."""
     body = {"project": stack.project or DEFAULT_PROJECT, "slices": [one, other]}
     _tell(stack.client.call("link", "PUT", resource_path("peerings", name), body=body))
 
