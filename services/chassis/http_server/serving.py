@@ -17,6 +17,7 @@ from matrixcommon.model.errors import Unavailable
 from services.chassis.http_server.emulated_date import EmulatedDate
 from services.chassis.http_server.http_protocol import BoundedHttpProtocol
 from services.chassis.http_server.open_files import allow_connections
+from services.chassis.http_server.warning_limit import SERVER_WARNINGS
 from services.chassis.interpreter import freeze_heap
 from services.chassis.problem_document import error_renderer
 from services.chassis.settings import Settings
@@ -116,6 +117,7 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
 
 
 def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    logging.getLogger("uvicorn.error").addFilter(SERVER_WARNINGS)
     return uvicorn.Config(
         app,
         date_header=False,

@@ -1,12 +1,13 @@
 """What a client may send before it is known: the limits of the server that all REST services share."""
 
 import asyncio
+import logging
 from contextlib import asynccontextmanager
 
 import pytest
 from uvicorn.server import ServerState
 
-from services.chassis.http_server import http_protocol
+from services.chassis.http_server import http_protocol, warning_limit
 from services.chassis.http_server.http_protocol import (
     DISCARDED_BYTES_MAX,
     HEAD_BYTES_MAX,
@@ -161,3 +162,38 @@ async def test_who_asks_for_another_protocol_is_answered_in_this_one(caplog):
         assert got.startswith(b"HTTP/1.1 200")
         assert got.endswith(b"/a")
         assert not caplog.records
+
+
+async def test_invalid_requests_are_logged_once_in_a_while_with_their_number(caplog, monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(warning_limit.SERVER_WARNINGS, "_wall", lambda: now[0])
+    monkeypatch.setattr(warning_limit.SERVER_WARNINGS, "_known", {})
+
+    async def send_invalid(times):
+        for _ in range(times):
+            async with connected() as (reader, writer, _, _):
+                writer.write(b"\0 nonsense\r\n\r\n")
+                assert (await everything(reader)).startswith(b"HTTP/1.1 400")
+
+    await send_invalid(20)
+    now[0] += warning_limit.PERIOD_WALL_S
+    await send_invalid(3)
+    logged = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert [(each.message, getattr(each, "repeated", 0)) for each in logged] == [
+        ("Invalid HTTP request received.", 0),
+        ("Invalid HTTP request received.", 19),
+    ]
+
+
+def test_only_equal_warnings_are_left_out():
+    known = warning_limit.RepeatedWarnings(lambda: 0.0)
+
+    def passes(text, level=logging.WARNING, failed=False):
+        trace = (ValueError, ValueError(), None) if failed else None
+        return known.filter(logging.LogRecord("uvicorn.error", level, "", 1, text, (), trace))
+
+    assert [passes("a"), passes("a"), passes("b"), passes("b")] == [True, False, True, False]
+    assert all(passes("a", logging.ERROR) for _ in range(3))
+    assert all(passes("a", failed=True) for _ in range(3))
+    assert all(passes(str(at)) for at in range(3 * warning_limit.TEXTS_MAX))
+    assert len(known._known) <= warning_limit.TEXTS_MAX
