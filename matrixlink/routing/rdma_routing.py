@@ -22,6 +22,11 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.model.protection import NOTHING, PORT, SUBNET, Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, NodeRoutes, Routes, Stripe, Vector
 
+PAIRS_CACHED = 8192
+"""Pairs of port conditions whose weights are cached: enough for all pairs of 48 different nodes."""
+NODES_CACHED = 4096
+"""Conditions of one node for which its part of a result is cached."""
+
 Shares = tuple[float, ...]
 
 
@@ -100,7 +105,7 @@ def _undamaged_trunks(subnets: int, spines: int, same: bool) -> TrunkState:
     return TrunkState((1.0,) * subnets, ((1 / spines,) * spines,) * subnets, same)
 
 
-@functools.lru_cache(maxsize=8192)
+@functools.lru_cache(maxsize=PAIRS_CACHED)
 def pair_weights(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | None:
     """The weight of each die port, by what both ends and the trunks have in its subnet; over the spines into the other
     subnet if they share none; None if there is no path."""
@@ -171,7 +176,7 @@ def _worst_load(survey: RdmaPortState, cabinet: str, kind: Shares, fails: str) -
     return _cached_worst_load(kind, tuple(dict.fromkeys(survey.peers(cabinet))), fails, survey.fabric.spec.rdma.spines)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=NODES_CACHED)
 def _cached_worst_load(
     kind: Shares, peers: tuple[tuple[Shares, TrunkState], ...], fails: str, spines: int
 ) -> WorstLoad:
@@ -199,7 +204,7 @@ def subtract_shares(shares: Shares, left: Shares) -> Shares:
     return tuple(min(a, b) for a, b in zip(shares, left, strict=True))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=NODES_CACHED)
 def _node_vector(npus: tuple[Shares, ...]) -> Vector:
     vector = np.array([share for npu in npus for share in npu])
     vector.flags.writeable = False

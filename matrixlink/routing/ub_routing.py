@@ -32,6 +32,8 @@ Chips = tuple[Weights, ...]
 
 PAIRS_CACHED = 8192
 """Pairs of port conditions whose weights are cached, about 1.5 KB each: enough for all pairs of 48 different nodes."""
+DIE_PAIRS_CACHED = 4096
+"""Pairs of dies of one node, by the conditions of their ports, whose weights are cached."""
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ def pair_states(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, 
     return stripe_weights(left * chips, ends * dies)
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=DIE_PAIRS_CACHED)
 def _intra_node_weights(die_a: Weights, die_b: Weights, fails: str) -> Vector:
     ends = np.minimum(np.array(die_a), np.array(die_b))
     _, dies = _failure_states(fails, len(die_a), 1)
