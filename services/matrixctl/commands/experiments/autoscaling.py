@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import shlex
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
@@ -22,6 +22,7 @@ from services.matrixctl.output.screen import OutputFormat, echo, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.autoscale import Outcome, Trace
+    from matrixcompute.autoscaling.policy import ScalingPolicySpec
 
 POINTS_MAX = 200
 FIGURES = ("node-hours", "within TTFT", "within TPOT", "wait P90 s", "changes", "nodes")
@@ -60,60 +61,95 @@ def autoscale(
     For comparison it shows the fewest fixed nodes that meet the objectives. The decisions are MatrixCompute's own; the
     load is a fluid approximation, so compare rows, and try the best one on a stack.
     """
-    from infer_workload.experiments.autoscale import (
-        check_supported,
-        min_fixed_size,
-        read_policy,
-        simulate,
-        with_changes,
-    )
-
-    document = _document(file)
-    policy = read_policy(document)
-    spec: dict[str, Any] = document.get("spec", document)
-    axes = _axes(over or [])
-    points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    policies = [read_policy(with_changes(spec, changes)) for changes in points]
-    for each in (policy, *policies):
-        check_supported(each)
+    study = _Study.read(file, over or [])
     keeping.check()
+    requests = {"trace": trace, "generate": generate, "rate": rate, "swing": swing, "period": period, "seed": seed}
+    objectives = {"ttft": ttft, "tpot": tpot, "attained": attained}
     with translating_errors():
-        asked = _trace(trace, generate, rate, seed).with_swing(swing, period)
-        rows: list[tuple[dict[str, Any], Outcome]] = []
-        for changes, one in zip(points, policies, strict=True):
-            rows.append((changes, simulate(asked, one, ttft_s=ttft, tpot_s=tpot, start_s=start)))
-        nodes, static = min_fixed_size(asked, policy, attained, ttft_s=ttft, tpot_s=tpot)
-    objectives = {"ttft_s": ttft, "tpot_s": tpot, "attained": attained}
-    played = [{"varied": changes, **asdict(outcome)} for changes, outcome in rows]
-    found = {"points": played, "fixed": {"nodes": nodes, **asdict(static)}, "objectives": objectives}
-    name = f"fixed at {nodes}" if nodes else f"fixed at {static.nodes_most}: not enough"
-    columns = list(axes) or ["policy"]
-    shown = [[*(str(value) for value in changes.values()), *_figures(each)] for changes, each in rows]
-    if not axes:
-        shown = [[file.name, *_figures(each)] for _, each in rows]
-    shown.append([name, *[""] * (len(columns) - 1), *_figures(static)])
+        study.simulate(_trace(trace, generate, rate, seed).with_swing(swing, period), ttft, tpot, attained, start)
+    found = study.report({"ttft_s": ttft, "tpot_s": tpot, "attained": attained})
+    columns, rows = study.columns(), study.rows(file.name)
     if keeping.keep is not None:
-        options = {
-            "filename": file, "trace": trace, "generate": generate, "rate": rate, "swing": swing, "period": period,
-            "seed": seed, "ttft": ttft, "tpot": tpot, "attained": attained, "start": start,
-        }  # fmt: skip
-        words = [f"--{name}={value}" for name, value in options.items() if value is not None]
-        line = shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over or ()]])
+        line = _command_line({"filename": file, **requests, **objectives, "start": start}, over or [])
         title = f"Scaling policy {file.stem} over a trace"
 
         def kept_report() -> KeptReport:
             from infer_workload.reports.study_plots import policy_plots
 
-            drawn = policy_plots(found)
-            return table_report("autoscale", title, {"command": line}, found, [*columns, *FIGURES], shown, drawn)
+            return table_report("autoscale", title, {"command": line}, found, columns, rows, policy_plots(found))
 
         keeping.store(kept_report)
     if print_for_programs(found, output):
         return
-    table([*columns, *FIGURES], shown)
-    if not axes:
-        for at_s, size, reason in rows[0][1].sizes[1:]:
+    table(columns, rows)
+    if not study.axes:
+        for at_s, size, reason in study.outcomes[0].sizes[1:]:
             echo(f"{at_s:8.0f} s  {pluralized(size, 'node')}  {reason}")
+
+
+@dataclass
+class _Study:
+    """A policy, its variants, and what simulating them over a trace gave."""
+
+    axes: dict[str, list[Any]]
+    """The varied fields and their values."""
+    points: list[dict[str, Any]]
+    """Their combinations."""
+    policy: ScalingPolicySpec
+    variants: list[ScalingPolicySpec]
+    """The policy at each combination."""
+    outcomes: list[Outcome] = field(default_factory=list)
+    fixed_nodes: int | None = None
+    """The fewest nodes of a fixed size that meets the objectives; None if none does."""
+    fixed: Outcome | None = None
+
+    @classmethod
+    def read(cls, file: Path, over: list[str]) -> Self:
+        from infer_workload.experiments.autoscale import check_supported, read_policy, with_changes
+
+        document = _document(file)
+        policy = read_policy(document)
+        axes = _axes(over)
+        points = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+        spec: dict[str, Any] = document.get("spec", document)
+        variants = [read_policy(with_changes(spec, changes)) for changes in points]
+        for each in (policy, *variants):
+            check_supported(each)
+        return cls(axes, points, policy, variants)
+
+    def simulate(self, trace: Trace, ttft_s: float, tpot_s: float, attained: float, start_s: float | None) -> None:
+        from infer_workload.experiments.autoscale import min_fixed_size, simulate
+
+        self.outcomes = [
+            simulate(trace, variant, ttft_s=ttft_s, tpot_s=tpot_s, start_s=start_s) for variant in self.variants
+        ]
+        self.fixed_nodes, self.fixed = min_fixed_size(trace, self.policy, attained, ttft_s=ttft_s, tpot_s=tpot_s)
+
+    def report(self, objectives: dict[str, float]) -> dict[str, Any]:
+        assert self.fixed is not None
+        played = [
+            {"varied": changes, **asdict(outcome)} for changes, outcome in zip(self.points, self.outcomes, strict=True)
+        ]
+        fixed = {"nodes": self.fixed_nodes, **asdict(self.fixed)}
+        return {"points": played, "fixed": fixed, "objectives": objectives}
+
+    def columns(self) -> list[str]:
+        return [*(list(self.axes) or ["policy"]), *FIGURES]
+
+    def rows(self, policy: str) -> list[list[str]]:
+        """A row for each variant, and for the fixed size. `policy`: what the only row is called if nothing varies."""
+        assert self.fixed is not None
+        names = [[str(value) for value in changes.values()] or [policy] for changes in self.points]
+        size = f"{self.fixed_nodes}" if self.fixed_nodes else f"{self.fixed.nodes_most}: not enough"
+        names.append([f"fixed at {size}", *[""] * (len(names[0]) - 1)])
+        outcomes = [*self.outcomes, self.fixed]
+        return [[*name, *_figures(outcome)] for name, outcome in zip(names, outcomes, strict=True)]
+
+
+def _command_line(options: dict[str, Any], over: list[str]) -> str:
+    """The command that gives the same report."""
+    words = [f"--{name}={value}" for name, value in options.items() if value is not None]
+    return shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over]])
 
 
 def _figures(outcome: Outcome) -> list[str]:
