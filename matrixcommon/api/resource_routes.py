@@ -17,12 +17,13 @@ from fastapi import Depends, Query, Request, Response
 from sqlalchemy import Select, String, bindparam, select
 from sqlalchemy.orm import Session
 
-from matrixcommon.api.authorization import READ, Caller, RequestCaller, ResourceKind, Scope
-from matrixcommon.api.fast_path import FastRoute, FastRouter
+from matrixcommon.api.authorization import READ, Caller, ResourceKind, Scope
+from matrixcommon.api.declared_change import DeclaredChange
+from matrixcommon.api.fast_path import FastRouter
 from matrixcommon.api.filters import Term
-from matrixcommon.api.list_params import IdempotencyKey, IfMatch, IfNoneMatch, ListParams, Params, ValidateOnly
+from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import json_response, list_or_watch, list_page, page_responses
-from matrixcommon.api.mutations import Mutations, RowKey, generated_name
+from matrixcommon.api.mutations import Mutations, RowKey
 from matrixcommon.model.errors import Conflict, Malformed, NotFound
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ApiModel
@@ -45,35 +46,7 @@ PROJECT_QUERY = [Depends(_declare_project)]
 """Dependencies of routes that honour `?project=`."""
 
 
-async def _no_if_match(request: Request) -> None:
-    if "if-match" in request.headers:
-        raise Malformed(f"{request.url.path} has no etag: leave If-Match out", field="If-Match")
-
-
-WITHOUT_IF_MATCH = [Depends(_no_if_match)]
-"""Dependencies of routes that change unversioned resources, where a condition would be silently ignored."""
-
-
-async def _no_if_none_match(request: Request) -> None:
-    if "if-none-match" in request.headers:
-        asked = f"{request.method} {request.url.path}"
-        raise Malformed(f"{asked} does not create a named resource: leave If-None-Match out", field="If-None-Match")
-
-
-WITHOUT_IF_NONE_MATCH = [Depends(_no_if_none_match)]
-"""Dependencies of changing routes that never create the named resource, for the same reason."""
-
 PROJECT_SCOPES = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
-
-SHARED_PARAMETERS = {
-    "caller": Parameter("caller", Parameter.KEYWORD_ONLY, annotation=RequestCaller),
-    "validate_only": Parameter("validate_only", Parameter.KEYWORD_ONLY, annotation=ValidateOnly, default=False),
-    "if_match": Parameter("if_match", Parameter.KEYWORD_ONLY, annotation=IfMatch, default=None),
-    "if_none_match": Parameter("if_none_match", Parameter.KEYWORD_ONLY, annotation=IfNoneMatch, default=None),
-    "idempotency_key": Parameter("idempotency_key", Parameter.KEYWORD_ONLY, annotation=IdempotencyKey, default=None),
-}
-"""Parameters that changing routes have in common."""
-
 
 RowsToViews = Callable[[Session, Sequence[Any]], Iterable[ApiModel]]
 """Makes the views of several rows together, so that shared work is done once."""
@@ -218,15 +191,7 @@ class KindRoutes:
         """
 
         def declare(action: Action) -> Action:
-            signature = inspect.signature(action, eval_str=True)
-            takes = signature.parameters
-            own = [each for each in takes.values() if each.name not in SHARED_PARAMETERS]
-            key = "" if verb == "CREATE" else own[0].name
-            body = next((each for each in own if _is_model(each.annotation)), None)
-            kind = self._kind
-            of_row = row or (self._row_key if key and kind.row is not None else None)
-            status, described = _response_options(signature.return_annotation)
-            status = options.get("status_code", status)
+            change = DeclaredChange.of(self._kind, verb, action, row)
 
             async def handle(
                 *,
@@ -239,20 +204,15 @@ class KindRoutes:
             ) -> Response:
                 if if_none_match is not None:
                     if_match = _absent_condition(if_match, if_none_match)
-                if body is not None and body.annotation is kind.request and kind.scope in (Scope.PROJECT, Scope.SHARED):
-                    given |= _claim_request(caller, verb, key, body.name, given)
-                made = None
-                if idempotency_key is not None and body is not None and given[body.name].name is None:
-                    made = generated_name(kind.collection.removesuffix("s"), caller, idempotency_key)
-                    given[body.name] = given[body.name].model_copy(update={"name": made})
+                made = change.claim(caller, given, idempotency_key)
                 if allowed is not None:
-                    allowed(given[key], caller)
-                if before is not None and body is not None:
-                    await before(given[body.name])
-                if "caller" in takes:
+                    allowed(given[change.key], caller)
+                if before is not None and change.body is not None:
+                    await before(given[change.body.name])
+                if "caller" in change.takes:
                     given["caller"] = caller
-                at = of_row(given[key]) if of_row is not None else None
-                decide = partial(self._decide, action, given, takes, at, if_match, validate_only, verb == "PUT")
+                at = change.row(given[change.key]) if change.row is not None else None
+                decide = partial(self._decide, action, given, change.takes, at, if_match, validate_only, verb == "PUT")
                 try:
                     view = await run_with_searches(decide, None if self._records is None else self._records.executor)
                 except Conflict as refused:
@@ -262,31 +222,17 @@ class KindRoutes:
                 if after is not None and not validate_only:
                     after()
                 if shown is not None and not validate_only:
-                    view = shown(given[key])
+                    view = shown(given[change.key])
                 return Response(status_code=204) if view is None else json_response(view, status)
 
-            shared = ["caller", "validate_only"]
-            versioned = of_row is not None or "if_match" in takes
-            shared += ["if_match"] if versioned else []
-            shared += ["if_none_match"] if versioned and verb == "PUT" else []
-            shared += ["idempotency_key"] if kind.request is not None and verb == "CREATE" else []
-            parameters = [each.replace(kind=Parameter.KEYWORD_ONLY) for each in own] + [
-                SHARED_PARAMETERS[each] for each in shared
-            ]
-            if key:
-                parameters[0] = parameters[0].replace(annotation=kind.named)
-            handle.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+            status, described = _response_options(change.returns)
+            status = options.get("status_code", status)
+            handle.__signature__ = change.signature()  # type: ignore[attr-defined]
             described |= {"name": action.__name__, "description": inspect.getdoc(action) or ""}
-            never = [
-                *([] if versioned else WITHOUT_IF_MATCH),
-                *([] if "if_none_match" in shared else WITHOUT_IF_NONE_MATCH),
-            ]
-            described["dependencies"] = [*self._projects(verb), *never]
-            self._add(verb, handle, parameter=key, **{**described, **options})
+            described["dependencies"] = [*self._projects(verb), *change.refused_conditions()]
+            self._add(verb, handle, parameter=change.key, **{**described, **options})
             if fast:
-                method, path = kind.route(verb, "")
-                sent = (body.name, body.annotation) if body is not None else None
-                self._router.fast_routes.append(FastRoute(method, path, key, sent, handle, bool(self._projects(verb))))
+                self._router.fast_routes.append(change.fast_route(handle, bool(self._projects(verb))))
             return action
 
         return declare
@@ -312,10 +258,6 @@ class KindRoutes:
         return await self._mutations.run(
             lambda: action(**given), validate_only=validate_only, row=row, if_match=if_match, ensures=ensures
         )
-
-    def _row_key(self, key: str) -> RowKey:
-        assert self._kind.row is not None
-        return self._kind.row, key
 
     def _add(self, verb: str, handler: Callable[..., Any], *, parameter: str = "name", **options: Any) -> None:
         if verb not in self._kind.verbs:
@@ -347,20 +289,6 @@ def _rows_query(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
         column, text = getattr(row, name), bindparam(f"text{at}", type_=String())
         wanted = wanted.where(column != text if other else column == text)
     return wanted
-
-
-def _claim_request(caller: Caller, verb: str, key: str, body: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The arguments with key and request in one project of the caller, after checking that the caller may access
-    everything that the request refers to. Only for PUT does the key follow a project named in the body."""
-    claimed, request = caller.claim(given[key] if key else caller.key("new"), given[body])
-    for each in (claimed, *request.references):
-        caller.check(each)
-    return {body: request, **({key: claimed} if verb == "PUT" else {})}
-
-
-def _is_model(annotation: Any) -> bool:
-    kinds = get_args(annotation) or (annotation,)
-    return any(isinstance(each, type) and issubclass(each, ApiModel) for each in kinds)
 
 
 def _response_options(returned: Any) -> tuple[int, dict[str, Any]]:
