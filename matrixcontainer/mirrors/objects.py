@@ -6,10 +6,11 @@ from __future__ import annotations
 from typing import Any
 
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
-from matrixcontainer.kubeapi.kubelet.node_info import node_info
+from matrixcontainer.kubeapi.kubelet.node_info import MANAGED_RESOURCES, node_info
 from matrixcontainer.operator.crds import SLICE_SPEC, SLICE_STATUS, SUPERNODE_STATUS
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.workload import NPU_RESOURCE
+from matrixcontainer.scheduler.gangs import SCHEDULER_NAME
 from matrixresource.contract.nodes import OUT_OF_SERVICE_STATES, NodeView, SupernodeView
 
 PODS_PER_NODE = 110
@@ -17,7 +18,12 @@ PODS_PER_NODE = 110
 
 
 def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
-    """The Node without its status. In a `shared` cluster it has a taint that repels other pods."""
+    """The Node without its status. In a `shared` cluster it has a taint that repels other pods.
+
+    An annotation tells the embedded API's scheduler that MatrixResource alone allocates NPUs, so that none is promised
+    to a pod and to an instance (decision 985).
+    """
+    annotations = {MANAGED_RESOURCES: f"{NPU_RESOURCE}={SCHEDULER_NAME}"}
     labels = {
         MANAGED_LABEL: MANAGED_BY,
         "kubernetes.io/hostname": node.name,
@@ -41,7 +47,7 @@ def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
         labels["cloudmatrix.io/shared-by"] = str(node.shared_by)
     spec: dict[str, Any] = {"providerID": f"cloudmatrix://{node.supernode}/{node.name}"}
     spec["taints"] = _taints(node, shared)
-    return {"metadata": {"name": node.name, "labels": labels}, "spec": spec}
+    return {"metadata": {"name": node.name, "labels": labels, "annotations": annotations}, "spec": spec}
 
 
 def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:

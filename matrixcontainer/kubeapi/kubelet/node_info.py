@@ -7,6 +7,10 @@ from typing import Any
 from matrixcontainer.kubeapi.meta.quantities import milli_or_zero
 from matrixcontainer.kubeapi.storage.objects import Record
 
+MANAGED_RESOURCES = "scheduler.cloudmatrix.io/managed-resources"
+"""Annotation of a Node: resources that another scheduler alone allocates, as `resource=schedulerName`, separated by
+commas. The default scheduler places no pod that requests one."""
+
 
 @dataclass
 class NodeInfo:
@@ -19,6 +23,7 @@ class NodeInfo:
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, Any]] = field(default_factory=list)
     allocatable: dict[str, int] = field(default_factory=dict)  # milli-units
+    managed_resources: dict[str, str] = field(default_factory=dict)  # resource: the scheduler that allocates it
 
     @property
     def no_execute_taints(self) -> list[dict[str, Any]]:
@@ -39,8 +44,14 @@ def parse_node_info(node: dict[str, Any]) -> NodeInfo:
         address=addresses.get("InternalIP") or synthetic_address(meta["name"]),
         labels=meta.get("labels") or {},
         taints=spec.get("taints") or [],
+        managed_resources=_managed_resources((meta.get("annotations") or {}).get(MANAGED_RESOURCES, "")),
         allocatable={name: milli_or_zero(text) for name, text in (status.get("allocatable") or {}).items()},
     )
+
+
+def _managed_resources(text: str) -> dict[str, str]:
+    pairs = (entry.partition("=") for entry in text.split(","))
+    return {resource.strip(): scheduler.strip() for resource, _, scheduler in pairs if scheduler.strip()}
 
 
 def synthetic_address(name: str) -> str:

@@ -14,6 +14,8 @@ from matrixcontainer.kubeapi.storage.objects import Record
 
 Name = tuple[str, str]
 IndexKey = tuple[str, ...]
+HostPort = tuple[str, str, int]
+"""Address ("" for all), protocol, port."""
 
 JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
@@ -43,6 +45,9 @@ class PodInfo:
     tracked: bool = False  # a Job has yet to count it
     finished: float = 0.0
     restart_sum: int = 0
+    anti_affinity: tuple[dict[str, Any], ...] = ()  # required terms
+    host_ports: tuple[HostPort, ...] = ()
+    relative: bool = False  # its placement depends on where other pods are
 
     @property
     def job_name(self) -> str:
@@ -99,6 +104,31 @@ def parse_pod_info(pod: dict[str, Any]) -> PodInfo:
         tracked=JOB_TRACKING_FINALIZER in (meta.get("finalizers") or []),
         finished=max((parse_timestamp(end.get("finishedAt") or "") for end in ends), default=0.0),
         restart_sum=sum(state.get("restartCount", 0) for state in states + (status.get("initContainerStatuses") or [])),
+        anti_affinity=tuple(required_terms(spec, "podAntiAffinity")),
+        host_ports=_host_ports(spec),
+        relative=bool(required_terms(spec, "podAffinity") or spread_constraints(spec)),
+    )
+
+
+def required_terms(spec: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """The required terms of a pod's `podAffinity` or `podAntiAffinity`."""
+    affinity = (spec.get("affinity") or {}).get(kind) or {}
+    return affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or []
+
+
+def spread_constraints(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """The topology spread constraints that forbid a placement."""
+    constraints = spec.get("topologySpreadConstraints") or []
+    return [each for each in constraints if each.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"]
+
+
+def _host_ports(spec: dict[str, Any]) -> tuple[HostPort, ...]:
+    sidecars = [each for each in spec.get("initContainers") or [] if each.get("restartPolicy") == "Always"]
+    ports = [port for each in [*sidecars, *(spec.get("containers") or [])] for port in each.get("ports") or []]
+    return tuple(
+        (port.get("hostIP", "").replace("0.0.0.0", ""), port.get("protocol", "TCP"), port["hostPort"])
+        for port in ports
+        if port.get("hostPort")
     )
 
 
@@ -160,6 +190,7 @@ class PodIndex(Indexer[PodInfo]):
             str, dict[str, int]
         ] = {}  # node: resource: milli-units requested by unfinished pods
         self.unbound: set[Name] = set()
+        self._with_anti_affinity: set[Name] = set()
         self.addresses: dict[str, Name] = {}
         self._assigned: dict[Name, str] = {}
         """Addresses assigned to pods whose status does not show them yet."""
@@ -172,6 +203,14 @@ class PodIndex(Indexer[PodInfo]):
 
     def on_node(self, node: str) -> list[PodInfo]:
         return self.by_index("node", node)
+
+    def bound(self) -> list[PodInfo]:
+        """The unfinished pods that have a node."""
+        return [info for info in self._infos.values() if info.node and not info.ended]
+
+    def with_anti_affinity(self) -> list[PodInfo]:
+        """The unfinished pods on nodes that keep others away by required anti-affinity."""
+        return [self._infos[key] for key in sorted(self._with_anti_affinity)]
 
     def tracked(self) -> list[PodInfo]:
         return [info for info in self._infos.values() if info.tracked]
@@ -198,6 +237,8 @@ class PodIndex(Indexer[PodInfo]):
             self._assigned[info.key] = assigned
         if info.node:
             self._count_requests(info, 1)
+            if info.anti_affinity and not info.ended:
+                self._with_anti_affinity.add(info.key)
         elif info.active:
             self.unbound.add(info.key)
         if info.ip and not info.ended:
@@ -209,6 +250,7 @@ class PodIndex(Indexer[PodInfo]):
         if info is None:
             return None
         self.unbound.discard(key)
+        self._with_anti_affinity.discard(key)
         for address in (info.ip, self._assigned.pop(key, "")):
             if self.addresses.get(address) == key:
                 del self.addresses[address]

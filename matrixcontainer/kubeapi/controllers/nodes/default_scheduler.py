@@ -1,13 +1,14 @@
 """A simple default scheduler: binds pods with schedulerName `default-scheduler` and ignores all others.
 
 One reconcile places all pending pods, by priority and age, so that capacity is never assigned twice. A pod that fits no
-node gets one event and is retried when a node changes or capacity becomes free.
+node gets one event and is retried when a node changes, capacity becomes free, or a pod is placed that it depends on.
 """
 
 from dataclasses import replace
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.pods import BINDING, bind
+from matrixcontainer.kubeapi.controllers.nodes.inter_pod_rules import InterPodRules
 from matrixcontainer.kubeapi.controllers.nodes.node_fit import select_node
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
@@ -44,13 +45,21 @@ class DefaultScheduler(WorkloadController):
                 self.enqueue(ALL)
         elif before is not None and before.node and not before.ended and (pod is None or pod.ended):
             self._requeue_pending()
+        if pod is not None and pod.node and (before is None or (before.node, before.labels) != (pod.node, pod.labels)):
+            self._requeue_pending(relative=True)
 
     def on_node(self, before: NodeInfo | None, node: NodeInfo | None) -> None:
         if node is not None and node != before:
             self._requeue_pending()
 
-    def _requeue_pending(self) -> None:
-        pending = {key for key in self.informers.pods.unbound if self._is_pending(self.informers.pods.get(key))}
+    def _requeue_pending(self, relative: bool = False) -> None:
+        """Try all pending pods again; `relative`: only those whose placement depends on other pods."""
+        found = {key: self.informers.pods.get(key) for key in self.informers.pods.unbound}
+        pending = {
+            key
+            for key, pod in found.items()
+            if self._is_pending(pod) and (not relative or (pod is not None and pod.relative))
+        }
         if pending - self._queued:
             self._queued |= pending
             self.enqueue(ALL)
@@ -80,7 +89,8 @@ class DefaultScheduler(WorkloadController):
         if record is None:
             return
         pod = record.obj
-        node, message = select_node(pod, info.requests or {}, nodes, self.informers.pods.requested_by_node)
+        rules = InterPodRules(nodes, self.informers.pods, self._namespace_labels).filters(pod, info)
+        node, message = select_node(pod, info.requests or {}, nodes, self.informers.pods.requested_by_node, rules)
         resource, now = self.resource, self.core.now()
         if node:
 
@@ -104,3 +114,7 @@ class DefaultScheduler(WorkloadController):
 
             await self.modify(info.key, set_unschedulable, "status")
             self.events.event(pod, "FailedScheduling", message, NAME, warning=True)
+
+    def _namespace_labels(self, namespace: str) -> dict[str, str]:
+        record = self.core.store.get(("namespaces", "", namespace))
+        return (record.obj["metadata"].get("labels") or {}) if record is not None else {}
