@@ -16,11 +16,14 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixcommon.model.quantities import pluralized
-from matrixcontainer.client.client import POD, KubeClient
+from matrixcontainer.client.client import NODE, POD, KubeClient
 from matrixcontainer.client.events import event_for_object, record_event
+from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo, parse_node_info
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
+from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.scheduler.gangs import SCHEDULER_NAME, Gang, assign_pods, group_into_gangs
 from matrixcontainer.scheduler.pod_groups import pod_groups
+from matrixcontainer.scheduler.pod_rules import selects_nodes, validate_rules
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.defragmentations import POD_LABEL
@@ -79,10 +82,18 @@ class PodScheduler:
         machine = await self._resource.supernodes() if ours else []
         return next((each.npus // each.nodes for each in machine if each.nodes), NPUS_PER_NODE)
 
+    async def _nodes(self) -> list[NodeInfo]:
+        """The mirrored Nodes, which MatrixResource allocates."""
+        nodes, _ = await self._kube.list(NODE, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
+        return [parse_node_info(node) for node in nodes]
+
     async def _place(self, gang: Gang, allocation: AllocationView | None) -> int:
         pods = gang.active_pods()
         try:
             gang.validate()
+            if allocation is None:
+                whole_nodes = gang.npus_per_pod == gang.node_npus
+                validate_rules(pods, await self._nodes() if any(map(selects_nodes, pods)) else [], whole_nodes)
             if len(pods) < gang.size:
                 await self._report_unschedulable(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods exist")
                 return 0
