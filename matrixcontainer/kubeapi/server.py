@@ -8,8 +8,10 @@ import asyncio
 import contextlib
 from typing import Any
 
+from matrixcontainer.kubeapi.admission.inert_kinds import warn_of_inert_kind
 from matrixcontainer.kubeapi.admission.priority import set_priority
 from matrixcontainer.kubeapi.admission.rbac_escalation import RbacEscalation
+from matrixcontainer.kubeapi.admission.service_accounts import check_service_account
 from matrixcontainer.kubeapi.admission.service_addresses import ServiceAddresses
 from matrixcontainer.kubeapi.admission.trace_context import keep_trace_context
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
@@ -63,11 +65,14 @@ class KubeApi:
             manager.namespaces.admit,
             set_priority(core.store),
             RbacEscalation(core.authorizer),
+            check_service_account(core.store),
             self.webhooks.mutate,
             keep_trace_context,
             ServiceAddresses(core.store, core.now),
         ]
         writer.validating = [self.webhooks.validate]
+        if self._workloads:
+            writer.validating.append(warn_of_inert_kind)
         return manager
 
     def observe(self, observer: Observer) -> None:

@@ -77,6 +77,11 @@ ACCEPTED = (
         "StatefulSets, DaemonSets and CronJobs are stored with the checks that every pod template gets: nobody acts on them here.",
     ),
     Accepted(
+        r"nothing here acts on",
+        "Who creates a StatefulSet, DaemonSet, CronJob, ReplicationController, claim, Ingress or NetworkPolicy is warned that "
+        "nothing here acts on it.",
+    ),
+    Accepted(
         r"message: .*pod updates may not change fields other than",
         "A refused change of a pod's spec names the rule; Go adds a picture of the difference between two Go structs.",
     ),
