@@ -64,5 +64,5 @@ class ScalingPolicyView(ResourceView):
     forecast_replicas: int | None = Field(None, description="the floor that the forecast sets, or would set in Preview")
     reason: Reason | None = Field(None, description="reason of the last decision")
     message: str = Field("", description="the last decision in words, with its figures")
-    last_scale_time: str | None = Field(None, description="when it last changed the target")
+    last_scale_time: str | None = Field(None, description="when it last changed the target, in emulated time")
     decisions: list[ScalingDecision] = Field(default_factory=empty_list, description="recent decisions, newest last")

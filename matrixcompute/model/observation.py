@@ -115,7 +115,9 @@ def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, 
         return "Scheduled", True, "Reserved", f"{size} are committed"
     if not any(each["type"] == "Scheduled" for each in before):
         return "Scheduled", False, "Pending", "nodes are being chosen"
-    if state in ("Deleting", "Suspending", "Suspended"):
+    if state == "Suspended":
+        return "Scheduled", False, "Released", "it holds no nodes until it is resumed"
+    if state in ("Deleting", "Suspending"):
         return "Scheduled", False, "Released", "nodes are being released"
     return None
 
@@ -145,7 +147,7 @@ def _qos_satisfied(observed: Observed) -> ConditionUpdate:
 
 def _spares_available(allocation: AllocationView | None, spares: int) -> ConditionUpdate:
     if allocation is None:
-        return "SparesAvailable", False, "Pending", "0 of 0 spares stand ready"
+        return "SparesAvailable", False, "Pending", f"0 of {spares} spares stand ready"
     ready_spares = (
         sum(member.ready for member in allocation.members if member.role == "spare") if allocation.bound else 0
     )

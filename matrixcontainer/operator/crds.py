@@ -111,7 +111,7 @@ def _instance() -> dict[str, Any]:
         "State=.status.state Nodes:integer=.spec.nodes Ready:integer=.status.readyNodes "
         "Spares:integer=.status.readySpares Links=LinksReady Degraded=Degraded ~Min_nodes:integer=.spec.minNodes "
         "~Priority:integer=.spec.priority "
-        "~Lease_ends=.status.expiresAt ~QoS=QosSatisfied ~Repairs:integer=.status.repairs "
+        "~Lease_ends_(emulated)=.status.expiresAt ~QoS=QosSatisfied ~Repairs:integer=.status.repairs "
         "~Operation=.status.operation",
         scale={
             "specReplicasPath": ".spec.nodes",
@@ -167,7 +167,7 @@ def _scaling_policy() -> dict[str, Any]:
         "Target=.spec.scaleTargetRef.name Min:integer=.spec.minReplicas Max:integer=.spec.maxReplicas "
         "Nodes:integer=.status.currentReplicas Desired:integer=.status.desiredReplicas Reason=.status.reason "
         "~Prefill:integer=.status.desiredPools.prefill ~Decode:integer=.status.desiredPools.decode "
-        "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale=.status.lastScaleTime",
+        "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale_(emulated)=.status.lastScaleTime",
         description="Scales a CloudMatrixInstance to match its load. An instance's scale can have only one owner.",
     )
 

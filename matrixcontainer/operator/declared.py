@@ -85,7 +85,8 @@ def describe_budget(budget: DisruptionBudgetView) -> str:
     where = f"of {budget.supernode}" if budget.supernode else "of each supernode"
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
     reasons = " or ".join(budget.reasons)
-    return f"at most {pluralized(budget.nodes, 'node')} {where} may be out of service for {reasons}, {when}"
+    nodes = f"{budget.nodes} of the nodes" if budget.nodes.endswith("%") else pluralized(budget.nodes, "node")
+    return f"at most {nodes} {where} may be out of service for {reasons}, {when}"
 
 
 def describe_policy(policy: RecoveryPolicyView) -> str:

@@ -203,3 +203,21 @@ def test_composition_over_supernodes_has_a_ub_slice_in_each():
         ("one-rdma", nodes),
         ("one-vpc", nodes),
     ]
+
+
+def test_conditions_of_an_instance_that_holds_nothing_say_so():
+    before = [
+        {"type": "Scheduled", "status": "True", "reason": "Reserved", "message": "2 nodes", "observedGeneration": 1}
+    ]
+    for state, scheduled in (
+        ("Suspending", "nodes are being released"),
+        ("Suspended", "it holds no nodes until it is resumed"),
+        ("Deleting", "nodes are being released"),
+    ):
+        reported = conditions_of(
+            before, Observed(None, ()), None, state=state, shape=InstanceRequest(nodes=2, spares=1), nodes=2, spares=1,
+            generation=1, now=0,
+        )  # fmt: skip
+        messages = {each["type"]: each["message"] for each in reported}
+        assert messages["Scheduled"] == scheduled
+        assert messages["SparesAvailable"] == "0 of 1 spares stand ready"

@@ -159,8 +159,9 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
     if before.get("deletionTimestamp"):
         added = [f for f in after.get("finalizers") or [] if f not in (before.get("finalizers") or [])]
         if added:
-            listed = sorted(added)
-            text = f"no new finalizers can be added if the object is being deleted, found new finalizers {listed}"
+            listed = ", ".join(map(errors.format_value, sorted(added)))
+            text = "no new finalizers can be added if the object is being deleted, found new finalizers "
+            text += f"[]string{{{listed}}}"
             causes.append(errors.forbidden_field("metadata.finalizers", text))
     return (causes + _check_labels_annotations_owners(after)) * 2
 

@@ -282,7 +282,10 @@ async def test_finalizers_hold_a_deleted_object(widgets: Talk) -> None:
     again = await widgets.delete(path)
     assert again.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
     added = await widgets.patch(path, {"metadata": {"finalizers": ["example.test/hold", "example.test/new"]}})
-    assert "no new finalizers can be added if the object is being deleted" in added.causes["metadata.finalizers"]
+    assert added.causes["metadata.finalizers"] == (
+        "Forbidden: no new finalizers can be added if the object is being deleted, "
+        'found new finalizers []string{"example.test/new"}'
+    )
     assert (await widgets.patch(path, {"metadata": {"deletionTimestamp": None}})).body["metadata"]["deletionTimestamp"]
     assert (await widgets.patch(path, {"metadata": {"finalizers": ["example.test/hold"]}})).code == 200
     assert (await widgets.patch(path, {"metadata": {"finalizers": None}})).code == 200

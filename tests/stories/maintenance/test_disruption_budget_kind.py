@@ -38,6 +38,10 @@ async def test_budget_resource_blocks_maintenances_until_deleted(tmp_path: Path)
         await cluster.tick()
         assert (await cluster.get("compute", "/v1/disruption-budgets/quiet")).json()["nodes"] == "0"
 
+        await cluster.apply_resource(DISRUPTION_BUDGET, "share", {"nodes": "10%"})
+        declared = await cluster.settles(DISRUPTION_BUDGET, "share", lambda b: ready(b).get("status") == "True", "held")
+        assert ready(declared)["message"].startswith("at most 10% of the nodes of each supernode may be out of service")
+
         await cluster.kube.delete(DISRUPTION_BUDGET, "quiet")
         await cluster.settles(DISRUPTION_BUDGET, "quiet", lambda b: b is None, "it is gone")
         assert (await cluster.get("compute", "/v1/disruption-budgets/quiet")).status_code == 404
