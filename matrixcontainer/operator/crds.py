@@ -166,6 +166,7 @@ def _scaling_policy() -> dict[str, Any]:
         status_schema(**shown_schema(ScalingPolicyView, *POLICY_STATUS)),
         "Target=.spec.scaleTargetRef.name Min:integer=.spec.minReplicas Max:integer=.spec.maxReplicas "
         "Nodes:integer=.status.currentReplicas Desired:integer=.status.desiredReplicas Reason=.status.reason "
+        "State=.status.state "
         "~Prefill:integer=.status.desiredPools.prefill ~Decode:integer=.status.desiredPools.decode "
         "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale_(emulated)=.status.lastScaleTime",
         description="Scales a CloudMatrixInstance to match its load. An instance's scale can have only one owner.",

@@ -1,4 +1,4 @@
-"""What `kubectl get` shows of times: kubectl's own are wall-clock times, so a column of another kind says so."""
+"""What `kubectl get` shows of our kinds: always the state, and of a time whether it is emulated, as kubectl's own are not."""
 
 from __future__ import annotations
 
@@ -23,3 +23,10 @@ def test_a_column_of_emulated_time_is_named_so(kind: str) -> None:
 def test_times_of_leases_and_of_scaling_are_emulated() -> None:
     shown = {column["name"] for version in DEFINITIONS.values() for column in version["additionalPrinterColumns"]}
     assert {"Lease ends (emulated)", "Last scale (emulated)"} <= shown
+
+
+@pytest.mark.parametrize("kind", sorted(DEFINITIONS))
+def test_every_kind_shows_its_state_unasked(kind: str) -> None:
+    """A resource that is refused, or being deleted, must not look like one that works."""
+    shown = {each["jsonPath"] for each in DEFINITIONS[kind]["additionalPrinterColumns"] if not each.get("priority")}
+    assert ".status.state" in shown

@@ -94,7 +94,8 @@ class Manager:
         ]
         for controller in by_storage:
             self._by_storage.setdefault(controller.storage, []).append(controller)
-        self._by_storage[kubelets.leases_storage] = [kubelets]
+        for storage in kubelets.watched:
+            self._by_storage.setdefault(storage, []).append(kubelets)
         self._controllers += [*by_storage, scheduler, kubelets, pod_garbage_collector, evictions]
         self._global_handlers.append(informers.on_change)
         self._runs.append(events.run)

@@ -7,6 +7,7 @@ counts from the end of the second in which its container started: never early, a
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, container_action, pod_annotation
+from matrixcontainer.kubeapi.kubelet.pod_references import NOTHING_MISSING, MissingReferences
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
@@ -18,8 +19,11 @@ def earliest(*times: float | None) -> float | None:
 
 
 class Containers:
-    def __init__(self, pod: Obj, status: Obj, now: float, delays: StageDelays) -> None:
-        self.pod, self.status, self.now, self.delays = pod, status, now, delays
+    def __init__(
+        self, pod: Obj, status: Obj, now: float, delays: StageDelays, missing: MissingReferences = NOTHING_MISSING
+    ) -> None:
+        """`missing`: references that keep containers from their first start."""
+        self.pod, self.status, self.now, self.delays, self.missing = pod, status, now, delays, missing
         self.spec = pod["spec"]
         self.policy = self.spec.get("restartPolicy", "Always")
         self.init = self._with_statuses("initContainers", "initContainerStatuses")
@@ -90,6 +94,12 @@ class Containers:
             text = f'Back-off pulling image "{container.get("image", "")}"'
             state["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
             return self.now + self.delays.delay("pull", seed)
+        if not state["restartCount"] and reason != "CrashLoopBackOff":
+            if self.missing.volumes:
+                return None
+            if problem := self.missing.by_container.get(container["name"]):
+                state["state"] = {"waiting": {"reason": "CreateContainerConfigError", "message": problem}}
+                return None
         if reason == "CrashLoopBackOff":
             due = self._terminated_at(state) + self.delays.back_off(state["restartCount"])
         else:

@@ -11,6 +11,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_lifecycle import Containers, earliest
 from matrixcontainer.kubeapi.kubelet.container_script import parse_number, pod_annotation
+from matrixcontainer.kubeapi.kubelet.pod_references import NOTHING_MISSING, MissingReferences
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema.structural import copy_json
@@ -27,7 +28,14 @@ class PodTransition:
     at: float | None = None
 
 
-def advance_pod(pod: Obj, now: float, delays: StageDelays, host_ip: str, pod_ip: str) -> PodTransition:
+def advance_pod(
+    pod: Obj,
+    now: float,
+    delays: StageDelays,
+    host_ip: str,
+    pod_ip: str,
+    missing: MissingReferences = NOTHING_MISSING,
+) -> PodTransition:
     meta, current = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in meta:
         return _terminate(pod, now, delays)
@@ -39,12 +47,14 @@ def advance_pod(pod: Obj, now: float, delays: StageDelays, host_ip: str, pod_ip:
             return PodTransition(at=accepted_at)
         current = current | {"startTime": timestamp(now)}
     status = copy_json(current)
-    status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}], "podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
+    status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
+    if not missing.volumes:
+        status |= {"podIP": pod_ip, "podIPs": [{"ip": pod_ip}]}
     limit = pod["spec"].get("activeDeadlineSeconds")
     deadline = parse_timestamp(status["startTime"]) + limit if limit is not None else None
     if deadline is not None and now >= deadline:
         return PodTransition(status=_deadline_exceeded(pod, status, now))
-    containers = Containers(pod, status, now, delays)
+    containers = Containers(pod, status, now, delays, missing)
     next_change = containers.advance()
     _set_phase(pod, status, containers, now)
     return PodTransition(status if status != pod.get("status") else None, at=earliest(next_change, deadline))
@@ -84,7 +94,7 @@ def _set_phase(pod: Obj, status: Obj, containers: Containers, now: float) -> Non
 
 
 def _set_conditions(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
-    set_condition(status, "PodReadyToStartContainers", True, now)
+    set_condition(status, "PodReadyToStartContainers", containers.any_started() or not containers.missing.volumes, now)
     waiting = containers.incomplete_init()
     text = f"containers with incomplete status: [{' '.join(waiting)}]" if waiting else ""
     set_condition(status, "Initialized", not waiting, now, "ContainersNotInitialized" if waiting else "", text)

@@ -10,6 +10,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.pod_events import PodEvent, pod_events
 from matrixcontainer.kubeapi.kubelet.pod_lifecycle import advance_pod
+from matrixcontainer.kubeapi.kubelet.pod_references import NOTHING_MISSING, MissingReferences
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 
 HOSTS_PER_SUBNET = 254  # .1 to .254 of each /24 of 10.244.0.0/14, the pods' own block
@@ -26,10 +27,19 @@ class PodSync:
     requeue_after_s: float | None
 
 
-def sync_pod(pod: dict[str, Any], now: float, delays: StageDelays, host_ip: str, pod_ip: str) -> PodSync:
-    """Run one pass. `pod_ip` is the pod's own address; with hostNetwork it gets `host_ip` instead."""
-    transition = advance_pod(pod, now, delays, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
-    events = pod_events(pod, transition.status) if transition.status is not None else []
+def sync_pod(
+    pod: dict[str, Any],
+    now: float,
+    delays: StageDelays,
+    host_ip: str,
+    pod_ip: str,
+    missing: MissingReferences = NOTHING_MISSING,
+) -> PodSync:
+    """Run one pass. `pod_ip` is the pod's own address; with hostNetwork it gets `host_ip` instead. `missing`: what
+    keeps containers from starting, for a kubelet that can look it up."""
+    own_ip = host_ip if pod["spec"].get("hostNetwork") else pod_ip
+    transition = advance_pod(pod, now, delays, host_ip, own_ip, missing)
+    events = pod_events(pod, transition.status, missing) if transition.status is not None else []
     return PodSync(transition.status, events, transition.remove, None if transition.at is None else transition.at - now)
 
 

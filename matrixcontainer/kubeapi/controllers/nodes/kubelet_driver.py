@@ -6,24 +6,37 @@ kube-node-lease has a real kubelet, or another emulation of one, and is left to 
 
 from typing import Any
 
+from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
+from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
+from matrixcontainer.kubeapi.kubelet.pod_references import MissingReferences, missing_references
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays, load_stage_delays
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta import errors
+from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 LEASES, LEASE_NAMESPACE = "leases.coordination.k8s.io", "kube-node-lease"
+REFERENCED = ("configmaps", "secrets")
 
 
 class Kubelets(WorkloadController):
+    """Runs the pods of emulated nodes. A pod that waits for a ConfigMap or Secret is tried again when one of its
+    namespace changes."""
+
     storage = "pods"
     account = "kubelet"
     max_concurrent_reconciles = 64
-    leases_storage = LEASES
+    watched = (LEASES, *REFERENCED)
     _delays: StageDelays | None = None
+
+    def __init__(self, core: Core, informers: Informers, events: EventRecorder) -> None:
+        super().__init__(core, informers, events)
+        self._held: set[Name] = set()
+        """Pods that wait for a ConfigMap or Secret."""
 
     @property
     def delays(self) -> StageDelays:
@@ -34,8 +47,14 @@ class Kubelets(WorkloadController):
     def on_change(self, change: Change) -> None:
         if change.record.key[:2] == (LEASES, LEASE_NAMESPACE) and change.type != "MODIFIED":
             self._enqueue_pods_of(change.record.key[2])
+        if change.record.key[0] in REFERENCED:
+            for key in self._held:
+                if key[0] == change.record.key[1]:
+                    self.enqueue(key)
 
     def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
+        if pod is None and before is not None:
+            self._held.discard(before.key)
         if pod is not None and pod.node:
             self.enqueue(pod.key)
 
@@ -71,9 +90,23 @@ class Kubelets(WorkloadController):
         pod, now = record.obj, self.core.now()
         node = self.informers.nodes.get(info.node)
         assert node is not None
-        sync = sync_pod(pod, now, self.delays, node.address, self._address(info))
+        sync = sync_pod(pod, now, self.delays, node.address, self._address(info), self._missing(key, pod))
         await self._apply_sync(key, record, pod, sync)
         return sync.requeue_after_s
+
+    def _missing(self, key: Name, pod: dict[str, Any]) -> MissingReferences:
+        """The ConfigMaps and Secrets that keep containers of the pod from starting."""
+
+        def find(storage: str, name: str) -> dict[str, Any] | None:
+            record = self.core.store.get((storage, key[0], name))
+            return record.obj if record is not None else None
+
+        missing = missing_references(pod, find)
+        if missing:
+            self._held.add(key)
+        else:
+            self._held.discard(key)
+        return missing
 
     def _address(self, pod: PodInfo) -> str:
         """The pod's address, or a new one that no live pod has: derived from its uid, or the next free one."""
