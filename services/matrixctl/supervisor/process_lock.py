@@ -14,8 +14,11 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+
+from services.catalogue import Process
 
 READ_TIMEOUT_WALL_S = 0.5
 _locks: dict[Path, tuple[int, int]] = {}
@@ -142,8 +145,19 @@ def _started_at_from_ps(pid: int) -> str | None:
     return shown.stdout.strip() or None
 
 
-def stop(holders: dict[str, Holder], timeout_wall_s: float) -> list[str]:
-    """Terminate these processes, and kill them after the timeout. Returns the names of those killed."""
+def stop(holders: dict[str, Holder], timeout_wall_s: float, processes: Iterable[Process] = ()) -> list[str]:
+    """Terminate these processes, and kill those that outlive the timeout. Returns the names of those killed.
+
+    Those that none of the `processes` calls are stopped first, while what they call still answers: the operator has
+    requests to finish and a Lease to release. The timeout then applies twice.
+    """
+    called = {callee for process in processes if process.name in holders for callee in process.calls}
+    callers = {name: holder for name, holder in holders.items() if name not in called}
+    others = {name: holder for name, holder in holders.items() if name in called}
+    return _stop_together(callers, timeout_wall_s) + _stop_together(others, timeout_wall_s)
+
+
+def _stop_together(holders: dict[str, Holder], timeout_wall_s: float) -> list[str]:
     for holder in holders.values():
         holder.signal(signal.SIGTERM)
     left = dict(holders)

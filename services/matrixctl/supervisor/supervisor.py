@@ -356,7 +356,7 @@ class Supervisor:
 
     def stop_all(self) -> None:
         """Stop all processes, and record how far time got."""
-        killed = stop(self._running_holders(), STOP_TIMEOUT_WALL_S)
+        killed = stop(self._running_holders(), STOP_TIMEOUT_WALL_S, self.stack.processes)
         self._reap()
         self.folder.remove_stale_locks()
         for name in self.runtimes:

@@ -156,7 +156,7 @@ def stop_stack(folder: StateFolder, timeout_wall_s: float = STOP_TIMEOUT_WALL_S)
     while supervisor is not None and supervisor.alive():
         time.sleep(POLL_PERIOD_WALL_S)
     left = folder.holders()
-    stop(left, 5.0)
+    stop(left, 5.0, PROCESSES)
     _record_stop(folder, after_crash=bool(left))
     return ended
 

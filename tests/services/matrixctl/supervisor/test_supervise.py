@@ -35,6 +35,21 @@ def test_up_makes_all_ready_and_down_leaves_nothing(supervised_stack: Supervised
     assert stop_stack(supervised_stack.folder) == []
 
 
+@pytest.mark.parametrize("supervised", [True, False])
+def test_a_process_can_call_others_while_it_stops(
+    supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch, supervised: bool
+) -> None:
+    """The operator finishes its requests and releases its Lease, so that the next one need not wait for either."""
+    monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "asks")
+    monkeypatch.setattr("services.matrixctl.supervisor.up.PROCESSES", supervised_stack.processes)
+    supervised_stack.up()
+    supervisor = supervised_stack.folder.supervisor()
+    if supervisor is not None and not supervised:
+        supervisor.signal(signal.SIGKILL)
+    stop_stack(supervised_stack.folder)
+    assert "alpha answered 200" in (supervised_stack.folder.logs / "beta.log").read_text()
+
+
 def test_a_child_has_its_own_session_folder_log_and_settings(supervised_stack: SupervisedStack) -> None:
     stack = supervised_stack.up(scale=60.0, seed=7)
     seen = supervised_stack.settings("beta")
