@@ -81,8 +81,8 @@ class Situation:
 
     @property
     def can_reach_smaller_spec(self) -> bool:
-        """Whether an instance below its floor has a new spec that its working members can satisfy: off, suspended, or
-        smaller. The spec may have changed during the repair."""
+        """Whether an instance whose members cannot be replaced has a new spec that its working members can satisfy:
+        off, suspended, or smaller. The spec may have changed during an operation that has ended since."""
         instance = self.instance
         shape, current = instance.shape, instance.last_active or instance.shape
         if not self.spec_changed or (self.backing_off and instance.retry_at < math.inf):
@@ -130,7 +130,7 @@ def next_step(situation: Situation) -> NextStep:
     if state == "Stopped" and not situation.spec_changed:
         return NextStep.SETTLE
     if situation.recovery.action == "hold":
-        return NextStep.HOLD
+        return _next_without_repair(situation)
     if situation.backing_off and (not situation.needs_repair or situation.repair_refused):
         # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
         return NextStep.RESTORE_SLICES if not situation.needs_repair and situation.lacks_slices else NextStep.WAIT
@@ -153,6 +153,15 @@ def _next_if_suspended(situation: Situation) -> NextStep:
     if situation.instance.state != "Suspended":
         return NextStep.SUSPEND
     return NextStep.WAIT if situation.instance.shape.suspend else NextStep.CREATE
+
+
+def _next_without_repair(situation: Situation) -> NextStep:
+    """For an instance whose broken members may not be replaced now. Being switched off or shrunk needs none of them,
+    and is what somebody may want in a large outage."""
+    refused = situation.instance.refused_generation == situation.instance.generation
+    if situation.instance.state in SETTLED and situation.can_reach_smaller_spec and not refused:
+        return NextStep.CHANGE
+    return NextStep.HOLD
 
 
 def _next_if_failed(situation: Situation) -> NextStep:

@@ -118,6 +118,11 @@ APART = Observed(BOTH, joined(ONE))
         ("one that is to start and lacks a node", seen("Stopped", recovery=LOST, spec=ON, changed=True), NextStep.START),
         # Something failed.
         ("too much at once", seen("Active", recovery=STOPPED), NextStep.HOLD),
+        ("too much at once, and it is to be off", seen("Active", recovery=STOPPED, spec=OFF, changed=True), NextStep.CHANGE),
+        ("too much at once, and it is to be what is left of it", seen("Active", recovery=STOPPED, spec={"nodes": 1}, changed=True), NextStep.CHANGE),
+        ("too much at once, and it is to be larger", seen("Active", recovery=STOPPED, spec={"nodes": 3}, changed=True), NextStep.HOLD),
+        ("too much at once, and it is not to start", seen("Stopped", Observed(allocation(member(ONE), member(TWO, agent="Lost"), power="Off"), ()), STOPPED, spec=ON, applied={"nodes": 2} | OFF, changed=True), NextStep.HOLD),
+        ("too much at once, and being off was refused", seen("Active", recovery=STOPPED, spec=OFF, changed=True, refused=True), NextStep.HOLD),
         ("a lost member", seen("Active", recovery=LOST), NextStep.REPAIR),
         ("a member that is repaired where it is", seen("Active", recovery=RESET), NextStep.REPAIR),
         ("a lost spare", seen("Active", WITH_SPARE, SPARE_LOST), NextStep.REPLACE_SPARES),

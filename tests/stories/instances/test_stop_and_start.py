@@ -190,3 +190,26 @@ async def reaches_failed(stack: Stack, name: str) -> None:
         return view is not None and view.state == "Failed"
 
     await stack.until(failed, f"{name} is Failed", within_s=1200)
+
+
+async def test_instance_stops_although_too_many_nodes_are_out_to_repair_it(tmp_path):
+    """The stop was requested during a restart that cannot finish; once that is cancelled, the stop is next."""
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 4)
+        members = {each.node for each in (await stack.active("one", 4)).members}
+        for node in [node.name for node in await stack.resource.nodes() if node.name not in members][:8]:
+            assert (await stack.http["resource"].post(f"/v1/nodes/{node}:quarantine", json={})).status_code == 200
+        await change(stack, "one", "restart")
+        restart = (await stack.compute.find_instance("one")).operation
+        stack.impair("dark", "node-down", min(members))
+
+        async def not_repaired() -> bool:
+            degraded = next(e for e in (await stack.compute.find_instance("one")).conditions if e.type == "Degraded")
+            return degraded.reason == "SafetyStop"
+
+        await stack.until(not_repaired, "the lost member is not replaced", within_s=600, every_s=5)
+        await change(stack, "one", "stop")
+        answer = await stack.http["compute"].post(f"/v1/operations/{restart}:cancel")
+        assert answer.status_code == 202, answer.text
+        await reaches(stack, "one", "Stopped")
+        await stack.check()
