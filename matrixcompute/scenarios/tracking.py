@@ -59,11 +59,18 @@ class Tracker:
             if holds and not late:
                 self._decide(not self.met_before, now, "it already held before the fault" if self.met_before else "")
             elif late or (holds is False and now >= self.deadline - 1e-6):
-                self._decide(False, None)
+                self._decide(False, None, self._came_too_late())
         elif now >= self.deadline - 1e-6 and holds is not None:
-            self._decide(self.since is not None and self.since <= self.deadline + 1e-6, self.since)
+            in_time = self.since is not None and self.since <= self.deadline + 1e-6
+            self._decide(in_time, self.since, self._came_too_late())
         elif late:
             self._decide(False, None)
+
+    def _came_too_late(self) -> str:
+        """If it holds now, what was wrong with that: the last reading alone would read as if it were met."""
+        if self.since is None:
+            return ""
+        return f"it holds, but was first seen to {self.since - self.began_at:.0f} s after the fault"
 
     def _decide(self, passed: bool, at: float | None, message: str = "") -> None:
         each = self.expectation

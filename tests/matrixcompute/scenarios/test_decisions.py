@@ -84,6 +84,17 @@ def test_expectation_is_decided_by_its_mode(
     assert (tracker.outcome.passed, tracker.outcome.seconds) == (passed, after_s)
 
 
+@pytest.mark.parametrize("mode", ["settled", "reached"])
+def test_an_expectation_met_too_late_says_when(mode: str) -> None:
+    expectation = Expectation.model_validate({"instance": "one", "state": "Active", "within": "10s", "mode": mode})
+    tracker = Tracker(expectation, 1000.0, F)
+    tracker.observe(1009.0, F, "state is Repairing")
+    tracker.observe(1012.0, T, "it is")
+    assert tracker.outcome is not None
+    assert not tracker.outcome.passed
+    assert tracker.outcome.message == "it holds, but was first seen to 12 s after the fault"
+
+
 @pytest.mark.parametrize(
     ("mode", "observations", "passed", "limit_s"),
     [
