@@ -111,7 +111,9 @@ def conditions_of(
 def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, state: str) -> ConditionUpdate | None:
     """None leaves the condition unchanged."""
     if allocation is not None:
-        size = f"{pluralized(allocation.nodes, 'node')} and {pluralized(allocation.spares, 'spare')}"
+        spares, asked = sum(each.role == "spare" for each in allocation.members), allocation.spares
+        of_spares = pluralized(asked, "spare") if spares >= asked else f"{spares} of {pluralized(asked, 'spare')}"
+        size = f"{pluralized(allocation.nodes, 'node')} and {of_spares}"
         return "Scheduled", True, "Reserved", f"{size} are committed"
     if not any(each["type"] == "Scheduled" for each in before):
         return "Scheduled", False, "Pending", "nodes are being chosen"
@@ -152,6 +154,9 @@ def _spares_available(allocation: AllocationView | None, spares: int) -> Conditi
         sum(member.ready for member in allocation.members if member.role == "spare") if allocation.bound else 0
     )
     desired = max(allocation.spares, spares)
+    if allocation.power == "Off" and desired:
+        kept = sum(member.role == "spare" for member in allocation.members)
+        return "SparesAvailable", False, "SwitchedOff", f"{kept} of {desired} spares are kept, switched off"
     complete = ready_spares >= desired
     message = f"{ready_spares} of {desired} spares stand ready"
     return "SparesAvailable", complete, "SparesReady" if complete else "SparesMissing", message
@@ -165,6 +170,9 @@ def _degraded(observed: Observed, recovery: Recovery, desired: int, missing: int
         return "Degraded", True, "MembersMissing", f"{has}: there was no node for the others"
     if _planes_below_floor(observed):
         return "Degraded", True, "FloorsBroken", "links cannot keep the promised floors"
+    if lossy := list(dict.fromkeys(each.plane.value for each in observed.slices if each.state == "Degraded")):
+        routed = f"links are lost on {', '.join(lossy)}, and traffic is routed around them: the floors are kept"
+        return "Degraded", False, "Whole", routed
     return "Degraded", False, "Whole", "nothing is broken"
 
 

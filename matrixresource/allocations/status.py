@@ -13,6 +13,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import specs_at
 
 POWER_ADJECTIVES = {"On": "active", "Off": "off"}
+SPARES_STAND = {"On": "stand ready", "Off": "are off"}
 
 
 class AllocationStatus:
@@ -46,7 +47,7 @@ class AllocationStatus:
         )
         allocation.set_condition("NodesReady", whole, reason, message, now)
         reason = "SparesReady" if enough else "SparesMissing"
-        message = f"{spares} of {allocation.spares} spares stand ready"
+        message = f"{spares} of {allocation.spares} spares {SPARES_STAND[allocation.power]}"
         allocation.set_condition("SparesAvailable", enough, reason, message, now)
         return False
 

@@ -111,7 +111,7 @@ class PartitionRow(Base):
             state=node.state,
             agent=node.agent,
             health=node.health,
-            fault=node.unhealthy_because,
+            fault=node.health_because,
             level=node.level,
             ready=self.ready(node),
             **node.progress,
@@ -256,9 +256,10 @@ class NodeRow(TimedStateRow, Base):
         return whole or ("PreSeparated" if unusable_dies(self) else None)
 
     @property
-    def unhealthy_because(self) -> str:
-        """The component, code and level of each fault that makes it unhealthy."""
-        faults = (fault for fault in faults_of(self) if worst_health([fault.level]) == "Unhealthy")
+    def health_because(self) -> str:
+        """The component, code and level of each fault behind its health."""
+        caused = "SubHealthy" if self.health == "SubHealthy" else "Unhealthy"
+        faults = (fault for fault in faults_of(self) if worst_health([fault.level]) == caused)
         return "; ".join(f"{fault.component} {fault.code} ({fault.level})" for fault in faults)
 
     def whole_fault(self) -> str | None:
@@ -304,7 +305,7 @@ class NodeRow(TimedStateRow, Base):
             state=self.state,
             agent=self.agent,
             health=self.health,
-            fault=self.unhealthy_because,
+            fault=self.health_because,
             level=self.level,
             ready=self.ready,
             **self.progress,

@@ -183,6 +183,29 @@ def test_conditions_follow_the_observation(sentence, observed, state, expected):
     assert {type: reported[type] for type in expected} == expected, sentence
 
 
+LOSSY = tuple(each.model_copy(update={"state": "Degraded"}) if each.plane == "rdma" else each for each in slices())
+SPARE = member("sn0-c00-n2", "spare")
+
+
+@pytest.mark.parametrize(
+    ("sentence", "observed", "spares", "type", "expected"),
+    [
+        ("nothing is committed yet", Observed(None, ()), 2, "SparesAvailable", ("False", "Pending", "0 of 2 spares stand ready")),
+        ("one of two spares was not to be had", Observed(allocation([*TWO, SPARE], spares=2), slices()), 2, "Scheduled", ("True", "Reserved", "2 nodes and 1 of 2 spares are committed")),
+        ("it has all its spares", Observed(allocation([*TWO, SPARE], spares=1), slices()), 1, "Scheduled", ("True", "Reserved", "2 nodes and 1 spare are committed")),
+        ("its spares are off with it", Observed(allocation([*TWO, SPARE], spares=1).model_copy(update={"power": "Off"}), slices()), 1, "SparesAvailable", ("False", "SwitchedOff", "1 of 1 spares are kept, switched off")),
+        ("it has lost links, but no bandwidth", Observed(allocation(TWO), LOSSY), 0, "Degraded", ("False", "Whole", "links are lost on rdma, and traffic is routed around them: the floors are kept")),
+    ],
+)  # fmt: skip
+def test_conditions_say_what_is_there(sentence, observed, spares, type, expected):
+    found = conditions_of(
+        [], observed, Recovery("keep"), state="Active", shape=InstanceRequest(nodes=2, spares=spares), nodes=2,
+        spares=spares, generation=1, now=0,
+    )  # fmt: skip
+    shown = {each["type"]: (each["status"], each["reason"], each["message"]) for each in found}
+    assert shown[type] == expected, sentence
+
+
 def test_composition_is_named_after_its_owner_on_all_planes():
     shape = InstanceRequest(nodes=4, spares=1, labels={"team": "a"})
     assert compose("one", shape).labels == {"team": "a", OWNER_LABEL: "one"}

@@ -186,6 +186,16 @@ def test_fifteen_uplinks_of_a_plane_may_fail_the_sixteenth_takes_the_node_out(tm
     assert (service.node.health, service.node.fault()) == ("Healthy", None)
 
 
+def test_a_member_names_the_faults_behind_its_health(tmp_path):
+    service = ReportingService(tmp_path)
+    service.report(("0x08520003/L2", "ub-p3-k01"))
+    assert (service.node.health, service.node.member_view().fault) == ("Healthy", "")
+    service.report(("110001010", "node"), ("0x08520003/L2", "ub-p3-k01"))
+    assert (service.node.health, service.node.member_view().fault) == ("SubHealthy", "node 110001010 (SubHealth)")
+    service.report(("110001010", "node"), ("220001001", "npu5-die1"))
+    assert (service.node.health, service.node.member_view().fault) == ("Unhealthy", "npu5-die1 220001001 (Separate)")
+
+
 async def test_lost_node_has_unknown_power_and_health(tmp_path):
     service = ReportingService(tmp_path)
     service.report()
@@ -201,4 +211,4 @@ async def test_lost_node_has_unknown_power_and_health(tmp_path):
     service.clock.at += 1000
     await service.reports.watch_leases()
     level = service.npu(5).level
-    assert (service.node.health, service.node.unhealthy_because) == ("Unhealthy", f"npu5-die1 220001001 ({level})")
+    assert (service.node.health, service.node.health_because) == ("Unhealthy", f"npu5-die1 220001001 ({level})")
