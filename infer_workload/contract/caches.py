@@ -8,6 +8,7 @@ from pydantic import Field
 
 from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.validation import pattern_of
 
 
 class CacheMemoryView(ApiModel):
@@ -52,7 +53,8 @@ class CachedBlock(ApiModel):
     """The key and location of a block of the context cache; its content is not included."""
 
     key: str = Field(
-        pattern=r"^-?\d{1,40}$", description="hash of the prompt from its start to the block's end, a decimal number"
+        pattern=pattern_of(r"^-?\d{1,40}$", "a decimal number"),
+        description="hash of the prompt from its start to the block's end, a decimal number",
     )
     node: str = Field(min_length=1, max_length=127, description="node that stores it")
     tier: Literal["Memory", "SolidState"] = Field(

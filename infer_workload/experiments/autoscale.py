@@ -26,6 +26,7 @@ from infer_workload.experiments.autoscale_nodes import Nodes, Work, work_on
 from infer_workload.serving.work import ANSWER_RATE_WINDOW_S
 from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.validation import validation_message
 from matrixcompute.autoscaling.behavior import round_to_blocks
 from matrixcompute.autoscaling.decision import TICK_S, Observation, recommend, state_after_scaling
 from matrixcompute.autoscaling.node_waits import emulated_boot_s
@@ -284,7 +285,7 @@ def read_policy(document: Any) -> ScalingPolicySpec:
         path = ".".join(map(str, first["loc"])) or "spec"
         if first["type"] == "extra_forbidden":
             raise InvalidField("unknown field of a ScalingPolicy", field=path) from wrong
-        raise InvalidField(first["msg"].removeprefix("Value error, "), field=path) from wrong
+        raise InvalidField(validation_message(first), field=path) from wrong
 
 
 def with_changes(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

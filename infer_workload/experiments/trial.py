@@ -16,6 +16,7 @@ from infer_workload.timing.calibration import MACHINE, load_calibration
 from infer_workload.timing.data_files import UnknownDataFile
 from infer_workload.timing.model import MODEL, load_model
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.validation import validation_message
 
 PAPER_NODES = 32
 NO_PLANE, RATE_OF_TRACE = "no_plane", "rate_of_trace"
@@ -193,4 +194,4 @@ def trial_of(parameters: dict[str, Any]) -> Trial:
         if first["type"] == "extra_forbidden":
             why = f"unknown parameter {name!r}; the parameters are {', '.join(PARAMETERS)}"
             raise InvalidField(why, field=name) from wrong
-        raise InvalidField(first["msg"].removeprefix("Value error, "), field=f"--{name.replace('_', '-')}") from wrong
+        raise InvalidField(validation_message(first), field=f"--{name.replace('_', '-')}") from wrong

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixcommon.model.validation import pattern_of
 
 DEPTH_MAX = 32
 """Most levels of nesting of a document; those of `matrixctl experiment` have five."""
@@ -16,7 +17,8 @@ HTML_MAX = 600_000
 """Most characters of a page, so that with its document it stays below the 1 MiB limit of a body."""
 
 Experiment = Literal["run", "what-if", "compare", "sweep", "capacity", "autoscale"]
-Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+ONE_LINE = pattern_of(r"^[^\x00-\x1f\x7f]*$", "one line without control characters")
+Line = Annotated[str, Field(max_length=200, pattern=ONE_LINE)]
 Number = Annotated[float, Field(ge=-NUMBER_MAX, le=NUMBER_MAX)]
 Series = Annotated[list[tuple[Number, Number]], Field(max_length=1000)]
 
@@ -48,7 +50,7 @@ class ReportRequest(ApiModel):
 
     experiment: Experiment = Field(description="the kind of experiment that made it")
     title: Line = Field(min_length=1, description="title, one line")
-    command: str = Field("", max_length=4000, pattern=r"^[^\x00-\x1f\x7f]*$", description="command that reproduces it")
+    command: str = Field("", max_length=4000, pattern=ONE_LINE, description="command that reproduces it")
     document: dict[str, Any] = Field(description="output of the command with -o json")
     plots: list[PlotView] = Field(default_factory=empty_list, max_length=16, description="plots of the report")
     html: str = Field("", max_length=HTML_MAX, description="the report as one self-contained HTML file")

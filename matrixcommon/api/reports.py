@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.validation import validation_message
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
 """Up to the largest integer that every JSON parser and database represents exactly."""
@@ -28,7 +29,7 @@ def _validate_item(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
             raise
         first = wrong.errors()[0]
         field = ".".join(map(str, first["loc"]))
-        return UnreadableReport(node=node[:80], message=f"{field}: {first['msg']}"[:300])
+        return UnreadableReport(node=node[:80], message=f"{field}: {validation_message(first)}"[:300])
 
 
 ItemsValidatedSeparately = WrapValidator(_validate_item)

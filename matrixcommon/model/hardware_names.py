@@ -13,12 +13,18 @@ from typing import Any, ClassVar, Self
 from pydantic_core import core_schema
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.validation import pattern_of
 
 SUPERNODE_PATTERN = r"sn(?P<supernode>\d+)"
 CABINET_PATTERN = SUPERNODE_PATTERN + r"-c(?P<cabinet>\d{2,3})"
 NODE_PATTERN = CABINET_PATTERN + r"-n(?P<node>\d)"
 
-RESOURCE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+RESOURCE_NAME = re.compile(
+    pattern_of(
+        r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$",
+        "a name of 1 to 63 lower-case letters, digits and '-', with a letter or digit at both ends",
+    )
+)
 """A caller's name for a resource: a DNS label, as Kubernetes requires (RFC 1123)."""
 
 NPUS_PER_NODE = 8

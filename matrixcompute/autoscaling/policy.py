@@ -15,6 +15,7 @@ from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.quantities import pluralized
 from matrixcommon.model.resource_key import reference_to
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.validation import pattern_of
 
 REPLICAS_MAX = 49152
 
@@ -163,6 +164,11 @@ class Behavior(ApiModel):
     scale_down: ScalingRules = Field(ScalingRules(), description="rules for shrinking")
 
 
+TimeOfDay = Annotated[
+    str, Field(pattern=pattern_of(r"^([01]\d|2[0-3]):[0-5]\d$", "a time of day from 00:00 to 23:59, such as 09:30"))
+]
+
+
 class Schedule(ApiModel):
     """A minimum size at certain hours, repeated weekly. Times of day are UTC, emulated."""
 
@@ -170,10 +176,8 @@ class Schedule(ApiModel):
     days: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = Field(
         default_factory=empty_list, max_length=7, description="the days it applies; by default every day"
     )
-    start: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="when it begins")]
-    end: Annotated[
-        str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="when it ends; earlier than start: the next day")
-    ]
+    start: TimeOfDay = Field(description="when it begins, as HH:MM (UTC)")
+    end: TimeOfDay = Field(description="when it ends, as HH:MM (UTC); earlier than start: the next day")
     min_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="the fewest nodes between start and end")
 
 

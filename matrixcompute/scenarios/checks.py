@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of
+from matrixcommon.model.validation import validation_message
 from matrixcompute.scenarios.metrics import METRICS
 from matrixcompute.scenarios.schema import KIND, Action, Condition, Expectation, Scenario, seconds
 from matrixresource.agent.fault_catalogue import CATALOGUE
@@ -41,7 +42,7 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
         scenario = Scenario.model_validate(spec)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InvalidField(first["msg"], field=path_prefix + _path(first["loc"])) from error
+        raise InvalidField(validation_message(first), field=path_prefix + _path(first["loc"])) from error
     return name, validate(scenario, path_prefix)
 
 

@@ -15,14 +15,25 @@ from pydantic import Field
 
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.validation import pattern_of
 from matrixcompute.contract import InstanceShape
 
 KIND = "MatrixFaultScenario"
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-Duration = Annotated[str, Field(pattern=r"^\d{1,7}(\.\d{1,3})?(ms|s|m|h)$")]
+Duration = Annotated[
+    str,
+    Field(pattern=pattern_of(r"^\d{1,7}(\.\d{1,3})?(ms|s|m|h)$", "a duration such as 500ms, 90s, 5m or 1.5h")),
+]
 """A duration in emulated time: 500ms, 60s, 5m, 1h."""
-Label = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
+Label = Annotated[
+    str,
+    Field(
+        pattern=pattern_of(
+            r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$", "1 to 40 lower-case letters, digits and '-', with a letter first"
+        )
+    ),
+]
 Key = Annotated[str, Field(min_length=1, max_length=63)]
 Text = Annotated[str, Field(max_length=200)]
 Texts = dict[Key, Text]
@@ -54,7 +65,10 @@ class Target(ApiModel):
     select: Selection = Field(Selection(), description="which resources may be chosen")
     mode: str = Field(
         "ALL",
-        pattern=r"^(ALL|COUNT\([1-9]\d{0,4}\)|PERCENT\(([1-9]\d?|100)\))$",
+        pattern=pattern_of(
+            r"^(ALL|COUNT\([1-9]\d{0,4}\)|PERCENT\(([1-9]\d?|100)\))$",
+            "ALL, COUNT(n) or PERCENT(n), as in COUNT(2) or PERCENT(50)",
+        ),
         description="how many to choose: ALL, COUNT(n) or PERCENT(n), rounded down",
     )
     empty: Literal["fail"] = Field("fail", description="a target that selects nothing is refused")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of, resolve
+from matrixcommon.model.validation import validation_message
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape, InstanceView
 
 MANAGED_LABEL = "app.kubernetes.io/managed-by"
@@ -59,7 +60,7 @@ def desired_instance(body: dict[str, Any]) -> InstanceRequest:
     except ValidationError as wrong:
         first = wrong.errors()[0]
         field = ".".join(str(step) for step in first["loc"])
-        raise InvalidField(first["msg"].removeprefix("Value error, "), field=field or None) from wrong
+        raise InvalidField(validation_message(first), field=field or None) from wrong
 
 
 def desired_nodes(body: dict[str, Any]) -> int:

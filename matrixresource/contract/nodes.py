@@ -10,6 +10,7 @@ from pydantic_core import PydanticCustomError
 from matrixcommon.model.empty import empty_list
 from matrixcommon.model.hardware_names import RESOURCE_NAME, CabinetName, NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixcommon.model.validation import pattern_of
 
 Power = Literal["On", "Off"]
 
@@ -20,7 +21,7 @@ power-cycle the node."""
 
 NodeTask = Literal["verify", "inspect", "clean", "update", InPlaceRepair]
 
-FIRMWARE_VERSION = r"^[\w.+-]+$"
+FIRMWARE_VERSION = pattern_of(r"^[\w.+-]+$", "a version of letters, digits and the characters . _ + -")
 """The pattern of a node's firmware version."""
 
 OUT_OF_SERVICE_STATES = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")

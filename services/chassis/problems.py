@@ -27,6 +27,7 @@ from matrixcommon.model.errors import (
     Unavailable,
 )
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.validation import validation_message
 from services.chassis.database import database_unavailable_reason
 from services.chassis.problem_document import error_renderer
 
@@ -109,7 +110,7 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
     lines = list[dict[str, Any]]()
     for error in errors:
         path = field_path(error["loc"], wrong.body, error["type"] in FIELD_ERROR_TYPES) or "body"
-        message = error["msg"].removeprefix("Value error, ")
+        message = validation_message(error)
         if error["type"] == "extra_forbidden":
             message = "unknown field" + (suggest_fields(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
         if error["type"] == "missing" and error["loc"][:1] == ("query",):

@@ -20,6 +20,7 @@ from pydantic_core import PydanticCustomError
 from matrixcommon.emulation.stack_clock import StackClock
 from matrixcommon.model.clock import Clock, ScaledClock
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.validation import validation_message
 from services.chassis.database_url import ACCEPTED_URLS, check_database_url
 
 PREFIX = "CLOUDMATRIX_"
@@ -71,10 +72,8 @@ class Settings(BaseModel):
         except ValidationError as wrong:
             for error in wrong.errors():
                 setting = str(error["loc"][0]) if error["loc"] else "settings"
-                print(
-                    f"{program}: --{setting.replace('_', '-')} ({PREFIX}{setting.upper()}): {error['msg']}",
-                    file=sys.stderr,
-                )
+                flag = f"--{setting.replace('_', '-')}"
+                print(f"{program}: {flag} ({PREFIX}{setting.upper()}): {validation_message(error)}", file=sys.stderr)
             raise SystemExit(2) from None
 
     @contextmanager

@@ -22,6 +22,7 @@ from sqlalchemy import MetaData
 
 from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.quantities import TIMESTAMP_MAX_S
+from matrixcommon.model.validation import validation_message
 from services.catalogue import PROCESSES
 from services.chassis.database import Migrations
 from services.snapshots.machine_file import MACHINE
@@ -233,7 +234,7 @@ def _describe_database(name: str, database: Path) -> DatabaseFile:
 def _first_error(wrong: ValidationError) -> str:
     """Return the first validation error with its location."""
     found = wrong.errors()[0]
-    return ": ".join(filter(None, (".".join(str(part)[:100] for part in found["loc"]), found["msg"])))
+    return ": ".join(filter(None, (".".join(str(part)[:100] for part in found["loc"]), validation_message(found))))
 
 
 def _member(name: str) -> str:
