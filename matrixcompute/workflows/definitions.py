@@ -43,10 +43,20 @@ def _is_permanent(refused: MatrixError) -> bool:
     return refused.final and not (refused.field or "").startswith(("affinity", "antiAffinity"))
 
 
+def _spec_has_changed(session: Session, instance: InstanceRow) -> bool:
+    """Whether an instance has another spec than the one that its last operation on record was for."""
+    operation = session.get(OperationRow, instance.operation or "")
+    return operation is not None and operation.spec_generation != instance.generation
+
+
 def _return_to_pending(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.enter("Failed" if _is_permanent(refused) else "Pending", now)
-    # A cancelled creation is not retried: it waits for `:retry` or another shape.
-    instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
+    if _spec_has_changed(session, instance):
+        instance.enter("Pending", now)
+        instance.retry_at = 0.0  # the refusal was of an older spec: the present one is tried at once
+    else:
+        instance.enter("Failed" if _is_permanent(refused) else "Pending", now)
+        # A cancelled creation is not retried: it waits for `:retry` or another shape.
+        instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
         instance.expires_at = None  # its nodes are released, and the lease with them
     for condition in ("Scheduled", "Progressing"):

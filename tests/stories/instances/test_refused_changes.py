@@ -204,3 +204,31 @@ async def test_waiting_growth_does_not_block_maintenance(tmp_path):
         await stack.apply("one", 4)
         await stack.active("one", 4)
         await stack.check()
+
+
+@pytest.mark.parametrize("changed", [{"nodes": 4}, {"nodes": 49, "suspend": True}], ids=["smaller", "suspended"])
+async def test_spec_changed_during_a_creation_that_can_never_succeed_is_tried(tmp_path, changed: dict[str, Any]):
+    """A supernode has 48 nodes. The refusal is of the first spec, and nobody is there to `:retry` the second."""
+    async with Stack(tmp_path) as stack:
+        assert (await stack.apply("one", 49)).state == "Provisioning"
+        await stack.apply("one", **changed)
+        reached = "Suspended" if "suspend" in changed else "Active"
+
+        async def there() -> bool:
+            view = await stack.compute.find_instance("one")
+            return view.state == reached and view.generation == view.observed_generation
+
+        await stack.until(there, f"it is {reached}", within_s=900)
+        first, *_ = await operations(stack, "one")
+        assert first["state"] == "Failed"
+        await stack.check()
+
+
+async def test_a_cancelled_creation_is_followed_by_the_spec_that_changed_meanwhile(tmp_path):
+    async with Stack(tmp_path) as stack:
+        operation = (await stack.apply("one", 8)).operation
+        await stack.apply("one", 4)
+        answer = await stack.http["compute"].post(f"/v1/operations/{operation}:cancel")
+        assert answer.status_code == 202, answer.text
+        await stack.active("one", 4, within_s=900)
+        await stack.check()
