@@ -133,6 +133,13 @@ def test_every_definition_is_structural_and_its_columns_point_into_its_schema():
             assert first in ("metadata", "spec", "status")
 
 
+def test_every_kind_shows_its_state_in_kubectl_get():
+    """A refused resource has nothing but its state to show."""
+    for crd in custom_resource_definitions():
+        columns = {each["name"]: each["jsonPath"] for each in crd["spec"]["versions"][0]["additionalPrinterColumns"]}
+        assert columns.get("State") == ".status.state", crd["spec"]["names"]["kind"]
+
+
 def _structural(node, path):
     assert "type" in node or node.get("x-kubernetes-int-or-string"), path
     assert not {"$ref", "anyOf", "title", "$defs"} & set(node), path
