@@ -81,6 +81,9 @@ def test_sources_are_those_of_the_machines_own_file():
         (("--model", "gpt"), "available: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b [field --model]"),
         (("--machine", "abacus"), "available: atlas-800i-a2, atlas-950, cloudmatrix384 [field --machine]"),
         (("--ep", "1"), "HBM per die, which has 64 GB [field --ep]"),
+        (("--phase", "prefill", "--batch", "8"), "applies to --phase decode only [field --batch]"),
+        (("--phase", "prefill", "--microbatch", "off"), "applies to --phase decode only [field --microbatch]"),
+        (("--tokens", "4096"), "applies to --phase prefill only [field --tokens]"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_field(capsys, words, named):

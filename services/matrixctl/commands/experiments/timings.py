@@ -60,6 +60,8 @@ def operators(
     from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
     from infer_workload.layout.deployment import MICROBATCHING
 
+    _check_applicable(phase, {"--batch": batch is not None, "--microbatch": microbatch != "auto"}, "decode")
+    _check_applicable(phase, {"--tokens": tokens is not None}, "prefill")
     _check_data_files(model, machine)
     try:
         if phase == "decode":
@@ -74,6 +76,13 @@ def operators(
         _write_page(html, found, given)
     if not print_for_programs(found.document(), output):
         _print_table(found, wide=output is OutputFormat.WIDE)
+
+
+def _check_applicable(phase: str, given: dict[str, bool], applies_to: str) -> None:
+    """Raises InvalidField for an option that was given and says nothing about a step of this phase."""
+    for option, is_given in given.items():
+        if is_given and phase != applies_to:
+            raise InvalidField(f"applies to --phase {applies_to} only", field=option)
 
 
 def _check_data_files(model: str, machine: str) -> None:
