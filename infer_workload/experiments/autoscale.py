@@ -111,12 +111,15 @@ def _uncached(arrivals: Sequence[Arrival]) -> list[int]:
 
 def simulate(
     trace: Trace, policy: ScalingPolicySpec, *, ttft_s: float, tpot_s: float, start_s: float | None = None,
-    trace_start: float = TRACE_START,
+    trace_start: float = TRACE_START, layout_nodes: int | None = None,
 ) -> Outcome:  # fmt: skip
     """Simulate the policy over the trace, starting with `minReplicas` nodes. Raises InvalidField for policy features
-    that a trace cannot exercise."""
+    that a trace cannot exercise.
+
+    `layout_nodes`: the nodes of the layout from which the cost of a request is taken, for all sizes alike; by default
+    `maxReplicas`. Outcomes that are compared have to have the same."""
     check_supported(policy)
-    work = work_on(policy.max_replicas, trace.context, tpot_s)
+    work = work_on(layout_nodes or policy.max_replicas, trace.context, tpot_s)
     load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
     start_s = emulated_boot_s() + work.start_s if start_s is None else start_s
     least = max(policy.min_replicas, work.nodes_min)
@@ -316,17 +319,20 @@ def meets_objectives(outcome: Outcome, attained: float) -> bool:
 
 
 def min_fixed_size(
-    trace: Trace, policy: ScalingPolicySpec, attained: float, *, ttft_s: float, tpot_s: float
-) -> tuple[int | None, Outcome]:
+    trace: Trace, policy: ScalingPolicySpec, attained: float, *, ttft_s: float, tpot_s: float,
+    layout_nodes: int | None = None,
+) -> tuple[int | None, Outcome]:  # fmt: skip
     """The fewest constant nodes on which that share keeps its objectives (static provisioning for the peak), with their
-    result. None, with the result of `maxReplicas`, if not even those are enough."""
+    result. None, with the result of `maxReplicas`, if not even those are enough. `layout_nodes`: as for `simulate`."""
     check_supported(policy)
-    least = work_on(policy.max_replicas, trace.context, tpot_s).nodes_min
+    layout_nodes = layout_nodes or policy.max_replicas
+    least = work_on(layout_nodes, trace.context, tpot_s).nodes_min
     low, high = min(max(policy.min_replicas, least), policy.max_replicas), policy.max_replicas
     outcomes: dict[int, Outcome] = {}
 
     def enough(nodes: int) -> bool:
-        outcomes[nodes] = simulate(trace, fixed_size_policy(policy, nodes), ttft_s=ttft_s, tpot_s=tpot_s)
+        fixed = fixed_size_policy(policy, nodes)
+        outcomes[nodes] = simulate(trace, fixed, ttft_s=ttft_s, tpot_s=tpot_s, layout_nodes=layout_nodes)
         return meets_objectives(outcomes[nodes], attained)
 
     if not enough(high):

@@ -56,11 +56,27 @@ def test_more_nodes_keep_nobody_waiting_longer(trace: Trace) -> None:
     assert found[0].within_ttft < 0.5 < 0.95 < found[-1].within_ttft
 
 
+def test_a_policy_that_never_scales_is_shown_as_the_fixed_size_that_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows are there to be compared, so a request costs the same in all of them, whatever their `maxReplicas`."""
+    file = tmp_path / "policy.yaml"
+    file.write_text("{scaleTargetRef: {name: served}, minReplicas: 4, maxReplicas: 10, predictive: 'Off'}")
+    line = ["experiment", "autoscale", "-f", str(file), "--generate", "200", "--rate", "1", "--attained", "0.5"]
+    code, out, _ = run_matrixctl(capsys, *line, "--over", "maxReplicas=4,10", "-o", "json")
+    assert code == 0
+    found = json.loads(out)
+    outcomes = [*found["points"], found["fixed"]]
+    assert [(each["nodes_least"], each["nodes_most"]) for each in outcomes] == [(4, 4)] * 3, "none of them scales"
+    figures = [(each["within_ttft"], each["within_tpot"], each["wait_p90_s"]) for each in outcomes]
+    assert figures[0] == figures[1] == figures[2]
+
+
 def test_a_policy_follows_the_load_and_costs_less_than_the_static_peak(trace: Trace) -> None:
     nodes, static = min_fixed_size(trace, read_policy(POLICY), 0.95, **OBJECTIVES)
     assert nodes is not None
     assert (
-        simulate(trace, fixed_size_policy(read_policy(POLICY), nodes - 1), **OBJECTIVES).within_ttft
+        simulate(trace, fixed_size_policy(read_policy(POLICY), nodes - 1), layout_nodes=16, **OBJECTIVES).within_ttft
         < 0.95
         <= static.within_ttft
     )

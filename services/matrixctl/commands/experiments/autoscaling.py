@@ -120,10 +120,14 @@ class _Study:
     def simulate(self, trace: Trace, ttft_s: float, tpot_s: float, attained: float, start_s: float | None) -> None:
         from infer_workload.experiments.autoscale import min_fixed_size, simulate
 
+        layout_nodes = max(each.max_replicas for each in (self.policy, *self.variants))
         self.outcomes = [
-            simulate(trace, variant, ttft_s=ttft_s, tpot_s=tpot_s, start_s=start_s) for variant in self.variants
+            simulate(trace, variant, ttft_s=ttft_s, tpot_s=tpot_s, start_s=start_s, layout_nodes=layout_nodes)
+            for variant in self.variants
         ]
-        self.fixed_nodes, self.fixed = min_fixed_size(trace, self.policy, attained, ttft_s=ttft_s, tpot_s=tpot_s)
+        self.fixed_nodes, self.fixed = min_fixed_size(
+            trace, self.policy, attained, ttft_s=ttft_s, tpot_s=tpot_s, layout_nodes=layout_nodes
+        )
 
     def report(self, objectives: dict[str, float]) -> dict[str, Any]:
         assert self.fixed is not None
