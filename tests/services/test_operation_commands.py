@@ -1,10 +1,13 @@
-"""Operations of several services on the command line: one table, and each verb where the operation is."""
+"""Operations of several services on the command line: one table, each verb where the operation is, and the operation
+that a verb of an instance points at."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
@@ -72,3 +75,27 @@ def test_a_drain_is_deleted_wherever_it_is(here: ScatteredMachine, capsys: pytes
     assert json.loads(run_line_normalised(capsys, "get workflow-drains -o json")[1]) == {"items": []}
     code, _, err = run_line_normalised(capsys, "delete workflow-drains upgrade")
     assert (code, err.startswith("NotFound")) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("shown", "out"),
+    [
+        ({"state": "Starting"}, "one is Starting; follow it with `matrixctl get operations start-one --watch`"),
+        ({"state": "Active"}, "one is Active"),
+        (
+            {"state": "Active", "generation": 3, "conditions": [{"type": "Progressing", "message": "no room"}]},
+            "one is Active; its change waits: no room",
+        ),
+        (
+            {"state": "Suspended", "generation": 3},
+            "one is Suspended: it has neither nodes nor slices until `suspend` is false",
+        ),
+    ],
+)
+def test_a_verb_of_an_instance_points_at_an_operation_only_while_it_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], shown: dict[str, Any], out: str
+) -> None:
+    view = {"name": "one", "generation": 2, "observedGeneration": 2, "operation": "start-one"} | shown
+    changing = httpx.MockTransport(lambda request: httpx.Response(202, json=view))
+    connect_matrixctl(monkeypatch, {"compute": httpx.Client(transport=changing, base_url="http://compute")})
+    assert run_line_normalised(capsys, "instance start one")[:2] == (0, out)

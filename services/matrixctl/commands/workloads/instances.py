@@ -63,11 +63,27 @@ def instance_restart(stack: ProjectOptions, name: Instance) -> None:
 
 def _instance_verb(stack: ProjectOptions, name: str, verb: str) -> None:
     view = stack.client.call("compute", "POST", resource_path("instances", name, f":{verb}"))
-    follow = f"; follow it with `matrixctl get operations {view['operation']} --watch`" if view.get("operation") else ""
-    echo(f"{name} is {view['state']}{follow}")
+    echo(f"{name} is {view['state']}{_describe_progress(view)}")
     if verb in POWERS:
         patch = f" --type merge -p '{json.dumps({'spec': {'power': POWERS[verb]}})}'"
         warn_of_owner(view, "controls its power; change that instead", "patch", patch)
+
+
+def _describe_progress(view: dict[str, Any]) -> str:
+    """What an instance does now, to follow its state: the operation under way, what a change waits for, or what the
+    state means where nothing happens by itself. An operation that has ended is not shown."""
+    from matrixcompute.model.states import INSTANCE_STATES
+
+    state = INSTANCE_STATES.states.get(view["state"])
+    if state is None or state.deadline_s is not None:
+        operation = view.get("operation")
+        return f"; follow it with `matrixctl get operations {operation} --watch`" if operation else ""
+    if state.name in ("Pending", "Suspended", "Failed"):
+        return f": {state.sentence}"
+    if view.get("generation") != view.get("observedGeneration"):
+        reasons = [each["message"] for each in view.get("conditions", ()) if each["type"] == "Progressing"]
+        return f"; its change waits: {reasons[0]}" if reasons else "; its change waits"
+    return ""
 
 
 def warn_of_owner(view: dict[str, Any], what: str, verb: str, more: str = "") -> None:
