@@ -7,6 +7,7 @@ is gone, every process it left. Both may be repeated.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,13 +21,15 @@ from typing import Any
 from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
-from services.matrixctl.output.screen import NotRunning, console, echo
+from services.matrixctl.output.screen import NotAccessible, NotRunning, console, echo
 from services.matrixctl.supervisor.process_lock import Holder, LockUnavailable, stop
 from services.matrixctl.supervisor.process_memory import ProcessMemory, process_memory
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Stack, StateFolder, Unreadable
 
 STOP_TIMEOUT_WALL_S = 15.0
 POLL_PERIOD_WALL_S = 0.05
+FREE_BYTES_MIN = 64 * 1024
+"""With less free space, SQLite cannot open another database, and no process becomes ready."""
 REQUEST_VARIABLE = "CLOUDMATRIX_STACK_REQUEST"
 """Environment variable with a supervisor's request, as JSON."""
 
@@ -89,7 +92,7 @@ def last_line(file: Path) -> str:
 
 def watch_until_ready(folder: StateFolder, supervisor: Holder, timeout_wall_s: float) -> Iterator[Stack]:
     """Yield the stack on each change until all of it is ready. Raises InternalError that names processes not ready in
-    time, NotRunning if the stack is stopped meanwhile."""
+    time, NotRunning if the stack is stopped meanwhile, NotAccessible if its disk is full."""
     deadline = time.monotonic() + timeout_wall_s
     shown: Stack | None = None
     while True:
@@ -103,6 +106,8 @@ def watch_until_ready(folder: StateFolder, supervisor: Holder, timeout_wall_s: f
             _check_not_stopped(folder, supervisor)
             log_file = folder.logs / f"{SUPERVISOR}.log"
             raise InternalError(f"the supervisor has died; last line of {log_file}: {last_line(log_file)}")
+        if shutil.disk_usage(folder.path).free < FREE_BYTES_MIN:
+            raise NotAccessible(f"the disk of {folder.path} is full; make room, then `matrixctl down` and `up` again")
         if time.monotonic() > deadline:
             raise InternalError(f"not ready after {timeout_wall_s:g} s: {describe_unready(folder, shown)}")
         time.sleep(POLL_PERIOD_WALL_S)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from services.matrixctl.output.screen import NotRunning
+from services.matrixctl.output.screen import NotAccessible, NotRunning
 from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
@@ -386,6 +386,18 @@ def test_who_waits_for_a_stack_that_is_taken_down_is_told_so(
     next(waiting)
     stop_stack(supervised_stack.folder)
     with pytest.raises(NotRunning, match="was stopped while it started"):
+        list(waiting)
+
+
+def test_who_waits_for_a_stack_on_a_full_disk_is_told_so_at_once(
+    supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
+    request = StackRequest(supervised_stack.processes, shared=()).to_json()
+    waiting = watch_until_ready(supervised_stack.folder, start_supervisor(supervised_stack.folder, request), 600.0)
+    next(waiting)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
+    with pytest.raises(NotAccessible, match="is full"):
         list(waiting)
 
 
