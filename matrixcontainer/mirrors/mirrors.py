@@ -22,6 +22,7 @@ from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS, Cordons
 from matrixcontainer.mirrors.objects import node_object, node_status, slice_mirror_name, slice_object, supernode_object
 from matrixcontainer.operator.reconciler import READS_MAX
+from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
@@ -35,6 +36,9 @@ SORT_KEYS = orjson.OPT_SORT_KEYS
 UNKNOWN = (b"", b"")
 """Placeholder for what was last written that forces a write."""
 
+OUR_TAINTS = ("cloudmatrix.io/", "node.kubernetes.io/", NPU_RESOURCE)
+"""How the keys of taints begin that the mirror writes. All others are users', and stay."""
+
 MIRRORED = (NODE, SUPERNODE, NETWORK_SLICE)
 
 
@@ -42,7 +46,8 @@ class Mirror:
     """Keeps the objects of one kind equal to the desired ones."""
 
     def __init__(self, kube: KubeClient, kind: Kind, *, shared: bool = False) -> None:
-        """`shared`: others own fields of these objects too, so only deletions are repaired."""
+        """`shared`: others own fields of these objects too, so only deletions and changes of what the mirror wrote are
+        reverted."""
         self._kube = kube
         self._kind = kind
         self._shared = shared
@@ -50,6 +55,10 @@ class Mirror:
         self._observed: dict[str, str | None] = {}
         """resourceVersions that a watch reported since the last `sync`; None if the object was deleted."""
         self._versions: dict[str, str] = {}
+        self._own_versions: dict[str, tuple[str, ...]] = {}
+        """The last two resourceVersions of our own writes: an object and then its status."""
+        self._user_taints: dict[str, list[dict[str, Any]]] = {}
+        """Taints that users added to shared objects. The list is written as a whole, so the mirror repeats them."""
         self._listed = False
 
     async def sync(self, desired: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
@@ -59,6 +68,7 @@ class Mirror:
             present, _ = await self._kube.list(self._kind, labels=MANAGED_OBJECTS)
             self._written |= {each["metadata"]["name"]: UNKNOWN for each in present}
             self._versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in present}
+            self._user_taints = {each["metadata"]["name"]: user_taints(each) for each in present if self._shared}
             self._listed = True
         for name in filter(self._is_foreign_change, self._observed):
             self._written[name] = UNKNOWN
@@ -75,6 +85,8 @@ class Mirror:
     async def _write(self, name: str, body: dict[str, Any], status: dict[str, Any]) -> bool:
         """Write the parts that differ from what was last written; return whether any did. After an error the next call
         writes both."""
+        if added := self._user_taints.get(name):
+            body = {**body, "spec": {**body["spec"], "taints": [*body["spec"]["taints"], *added]}}
         texts = (orjson.dumps(body, None, SORT_KEYS), orjson.dumps(_without_timestamps(status), None, SORT_KEYS))
         current = self._written.get(name, UNKNOWN)
         self._written[name] = UNKNOWN
@@ -109,7 +121,12 @@ class Mirror:
         name = body["metadata"]["name"]
         if type != "DELETED" and self._shared:
             self._observed.pop(name, None)
-            return False
+            self._user_taints[name] = user_taints(body)
+            if not self._is_altered(name, body):
+                return False
+            self._written[name] = UNKNOWN
+            return True
+        self._user_taints.pop(name, None)
         self._observed[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
         return self._is_foreign_change(name)
 
@@ -119,6 +136,23 @@ class Mirror:
         self._observed = {name: None for name in self._written if name not in present}
         return any([bool(self._observed), *(self.handle_event("MODIFIED", body) for body in bodies)])
 
+    def _is_altered(self, name: str, body: dict[str, Any]) -> bool:
+        """Whether a shared object lacks labels, annotations, taints or resources that were last written. Taints that
+        Kubernetes itself sets come and go with the Node's conditions and are not compared."""
+        written = self._written.get(name, UNKNOWN)
+        if written == UNKNOWN or body["metadata"]["resourceVersion"] in self._own_versions.get(name, ()):
+            return False
+        desired, status = orjson.loads(written[0]), orjson.loads(written[1])
+        for field in ("labels", "annotations"):
+            if not desired["metadata"].get(field, {}).items() <= (body["metadata"].get(field) or {}).items():
+                return True
+        present = (body.get("spec") or {}).get("taints") or []
+        taints = desired.get("spec", {}).get("taints", [])
+        if any(not each["key"].startswith("node.kubernetes.io/") and each not in present for each in taints):
+            return True
+        current = body.get("status") or {}
+        return any(status.get(field, {}) != current.get(field, {}) for field in ("capacity", "allocatable"))
+
     def _is_foreign_change(self, name: str) -> bool:
         """Whether the last reported change of the object is not ours. A watch may report our own write before its
         response arrives; it is then taken for another's and repeated, which changes nothing.
@@ -126,13 +160,21 @@ class Mirror:
         return name in self._written and self._observed[name] != self._versions.get(name)
 
     def _record_version(self, current: dict[str, Any]) -> None:
-        self._versions[current["metadata"]["name"]] = current["metadata"]["resourceVersion"]
+        name, version = current["metadata"]["name"], current["metadata"]["resourceVersion"]
+        self._versions[name] = version
+        self._own_versions[name] = (*self._own_versions.get(name, ())[-1:], version)
 
     def invalidate(self) -> None:
         """Compare with the actual objects at the next `sync`."""
         self._listed = False
         self._written.clear()
         self._observed.clear()
+
+
+def user_taints(node: dict[str, Any]) -> list[dict[str, Any]]:
+    """The taints of a Node that neither the mirror nor Kubernetes itself sets."""
+    taints = (node.get("spec") or {}).get("taints") or []
+    return [each for each in taints if not each["key"].startswith(OUR_TAINTS)]
 
 
 def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:

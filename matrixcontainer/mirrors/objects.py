@@ -1,5 +1,5 @@
 """Mirror objects: Nodes (location as labels, capacity, and health as MatrixResource sees it), Supernodes and
-NetworkSlices. Writes by others to the mirrored fields are overwritten."""
+NetworkSlices. Writes by others to the mirrored fields are overwritten; taints that users add to a Node stay."""
 
 from __future__ import annotations
 

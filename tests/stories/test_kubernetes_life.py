@@ -171,6 +171,34 @@ async def test_mirrors_are_restored_at_the_next_resync(tmp_path):
         assert [(await cluster.kube.list(kind))[0] for kind in kinds] == [bodies for bodies, _ in written]
 
 
+async def test_what_the_mirror_wrote_into_a_node_is_restored_and_additions_stay(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 1})
+        name = (await cluster.settles(INSTANCE, "one", ready(1), "it is ready"))["status"]["members"][0]["node"]
+        await cluster.tick()
+        before = await shown(cluster, NODE, name)
+        added = {"labels": {"cloudmatrix.io/instance": "other", "team": "a"}}
+        await cluster.kube.merge(NODE, name, {"metadata": added, "spec": {"taints": None}})
+        await cluster.kube.merge(NODE, name, {"status": {"allocatable": {"cpu": "1"}}}, subresource="status")
+        await cluster.tick()
+        assert await shown(cluster, NODE, name) == before
+        written = await cluster.kube.find(NODE, name)
+        assert written["metadata"]["labels"].items() >= {"cloudmatrix.io/instance": "one", "team": "a"}.items()
+        await cluster.tick()
+        assert await cluster.kube.find(NODE, name) == written
+
+        taint = {"key": "team", "value": "a", "effect": "NoSchedule"}
+        await cluster.kube.merge(NODE, name, {"spec": {"taints": [*written["spec"]["taints"], taint]}})
+        await cluster.tick()
+        await cluster.kube.delete(INSTANCE, "one", "default")
+        await cluster.settles(INSTANCE, "one", lambda body: body is None, "it is gone")
+        await cluster.tick()
+        assert (await cluster.kube.find(NODE, name))["spec"]["taints"] == [taint], "ours went, the user's stayed"
+        await cluster.kube.merge(NODE, name, {"spec": {"taints": None}})
+        await cluster.tick()
+        assert "taints" not in (await cluster.kube.find(NODE, name))["spec"]
+
+
 MIRRORS_OF_ONE = (
     (SUPERNODE, "sn0"),
     (NETWORK_SLICE, "one-ub"),
