@@ -35,7 +35,7 @@ class Kubelets(WorkloadController):
 
     def __init__(self, core: Core, informers: Informers, events: EventRecorder) -> None:
         super().__init__(core, informers, events)
-        self._held: set[Name] = set()
+        self._waiting: set[Name] = set()
         """Pods that wait for a ConfigMap or Secret."""
 
     @property
@@ -48,13 +48,13 @@ class Kubelets(WorkloadController):
         if change.record.key[:2] == (LEASES, LEASE_NAMESPACE) and change.type != "MODIFIED":
             self._enqueue_pods_of(change.record.key[2])
         if change.record.key[0] in REFERENCED:
-            for key in self._held:
+            for key in self._waiting:
                 if key[0] == change.record.key[1]:
                     self.enqueue(key)
 
     def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
         if pod is None and before is not None:
-            self._held.discard(before.key)
+            self._waiting.discard(before.key)
         if pod is not None and pod.node:
             self.enqueue(pod.key)
 
@@ -103,9 +103,9 @@ class Kubelets(WorkloadController):
 
         missing = missing_references(pod, find)
         if missing:
-            self._held.add(key)
+            self._waiting.add(key)
         else:
-            self._held.discard(key)
+            self._waiting.discard(key)
         return missing
 
     def _address(self, pod: PodInfo) -> str:

@@ -76,12 +76,12 @@ async def test_a_container_waits_for_its_environment(cluster: Cluster) -> None:
     pod["spec"]["containers"] = needs
     await cluster.create(PODS, pod)
 
-    def held(body: dict[str, Any]) -> bool:
+    def is_waiting(body: dict[str, Any]) -> bool:
         states = {each["name"]: each["state"] for each in body.get("status", {}).get("containerStatuses", [])}
         wanted = {"reason": "CreateContainerConfigError", "message": 'secret "token" not found'}
         return states.get("main", {}).get("waiting") == wanted and "running" in states["side"]
 
-    await cluster.eventually(BOX, held)
+    await cluster.eventually(BOX, is_waiting)
     assert await messages(cluster, "Failed") == ['Error: secret "token" not found']
     assert await cluster.settle(600) == 0, "it waits for the Secret, and polls nothing"
     await cluster.create(f"{NS}/secrets", {"metadata": {"name": "token"}, "stringData": {"other": "x"}})
