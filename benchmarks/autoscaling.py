@@ -33,7 +33,8 @@ from benchmarks.autoscaler.baselines import BASELINES, default_policy, single_nu
 from benchmarks.autoscaler.cases import Case, cases
 from benchmarks.autoscaler.clairvoyant import MEMBERS_RATIO_MAX, attainment_bound, clairvoyant, constant
 from benchmarks.autoscaler.hindsight import hindsight
-from benchmarks.autoscaler.pools import Outcome, replay
+from benchmarks.autoscaler.pools import Outcome
+from benchmarks.autoscaler.replay import replay
 
 FULL = bool(os.environ.get("AUTOSCALING_FULL"))
 BOUNDS = os.environ.get("AUTOSCALING_BOUNDS", "1") != "0"

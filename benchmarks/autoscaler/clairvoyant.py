@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, RoleObservation, replay, timing
+from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, RoleObservation, timing
+from benchmarks.autoscaler.replay import replay
 from benchmarks.autoscaler.traces import Trace
 from matrixcompute.autoscaling.clairvoyant import cheapest_sizes
 

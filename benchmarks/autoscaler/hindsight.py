@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from math import ceil, sqrt
 
 from benchmarks.autoscaler.clairvoyant import ATTAINED
-from benchmarks.autoscaler.pools import Outcome, RoleObservation, replay
+from benchmarks.autoscaler.pools import Outcome, RoleObservation
+from benchmarks.autoscaler.replay import replay
 from benchmarks.autoscaler.traces import Trace
 
 WINDOWS_S = (30.0, 300.0, 1200.0, 7200.0)

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.autoscaler.pools import replay
+from benchmarks.autoscaler.replay import replay
 from benchmarks.autoscaler.spares import Spares
 from benchmarks.autoscaler.traces import Trace
 
