@@ -148,12 +148,14 @@ class KindRoutes:
             return session.scalars(wanted, texts).all()
 
         if rows_shown is not None:  # their views depend on other rows too: cache only whether there are any
-            if selected and not self._records.remembered(row, ("any", *selected), lambda session: bool(found(session))):
+            if selected and not self._records.cached_query(
+                row, ("any", *selected), lambda session: bool(found(session))
+            ):
                 return []
             with self._records.reading() as session:
                 return rows_shown(session, found(session))
         asked = ("views", *selected)
-        return self._records.remembered(row, asked, lambda session: [each.view() for each in found(session)])
+        return self._records.cached_query(row, asked, lambda session: [each.view() for each in found(session)])
 
     def _row(self, key: str) -> ApiModel:
         if self._kind.row is None:
@@ -164,7 +166,7 @@ class KindRoutes:
             return found
         assert self._records is not None
         row = self._kind.row
-        return self._records.remembered(row, ("view", key), lambda session: find(session, row, key).view())
+        return self._records.cached_query(row, ("view", key), lambda session: find(session, row, key).view())
 
     # -- changing ------------------------------------------------------------------------------------------------------
 

@@ -85,13 +85,13 @@ class Database:
         self.executor: Executor | None = None
         """Where long searches run; None: in the event loop's default executor."""
         self._look = -math.inf, 0
-        self._keeps: dict[type, CachedTable] = {}
+        self._cached_tables: dict[type, CachedTable] = {}
         self._warm_cache: tuple[TableCache, int] | None = None
         """The cached tables, and the number of the newest change in them."""
-        self._nothing: dict[Callable[..., Any], int] = {}
-        """By query of `found`, the number of the newest change when it last returned nothing."""
+        self._known_empty: dict[Callable[..., Any], int] = {}
+        """By query of `query_unless_known_empty`, the number of the newest change when it last returned nothing."""
         self._cached_results: dict[Hashable, tuple[int, Any]] = {}
-        """By query of `remembered`, the number of the newest change before the answer, and the answer."""
+        """By query of `cached_query`, the number of the newest change before the answer, and the answer."""
         self._group: GroupTransaction | None = None
         self.before_commit: list[CommitHook] = []
         """Called for every verb that changed resources, before the commit, with the rows and the number of its newest
@@ -105,10 +105,10 @@ class Database:
     def metadata(self) -> MetaData:
         return self._metadata
 
-    def keep(self, *keeps: CachedTable) -> None:
+    def cache_tables(self, *tables: CachedTable) -> None:
         """Cache these tables in memory across transactions. From now on every transaction takes the journal's lock at
         its start, so that other replicas cannot change what it has cached before it ends."""
-        self._keeps |= {each.kind: each for each in keeps}
+        self._cached_tables |= {each.kind: each for each in tables}
         self._warm_cache = None
 
     @contextmanager
@@ -144,7 +144,7 @@ class Database:
             try:
                 yield group
             except BaseException:
-                if self._keeps and group.is_unchanged:  # a refusal: the cached tables are still valid
+                if self._cached_tables and group.is_unchanged:  # a refusal: the cached tables are still valid
                     group.undo()
                     with suppress(SQLAlchemyError):
                         self._commit(group)
@@ -215,7 +215,7 @@ class Database:
     @contextmanager
     def _dry_run_session(self) -> Iterator[CachingSession]:
         with self._sessions() as session:
-            if self._keeps:
+            if self._cached_tables:
                 session.info["newest"] = self._journal.lock(session)
             event.listen(session, "transient_to_pending", self._date)
             yield session
@@ -232,11 +232,11 @@ class Database:
         does not change until it ends."""
         if self.shared:
             group.lock()
-        if self._keeps:
+        if self._cached_tables:
             group.session.info["newest"] = newest = group.lock()
             cache, known = self._warm_cache or (None, None)
             self._warm_cache = None
-            group.session.cache = cache if known == newest else TableCache(self._keeps.values(), group.session)
+            group.session.cache = cache if known == newest else TableCache(self._cached_tables.values(), group.session)
 
     def _commit(self, group: GroupTransaction) -> None:
         group.committing = True
@@ -257,21 +257,21 @@ class Database:
             self._own.begin(known := self._journal.latest())
         return known
 
-    def found(self, kind: type[ResourceRow], ask: Callable[[Session], list[T]]) -> list[T]:
+    def query_unless_known_empty(self, kind: type[ResourceRow], ask: Callable[[Session], list[T]]) -> list[T]:
         """Run a query over rows of one kind in its own session. After an empty result the query is not repeated until a
         row of that kind changes or, if other replicas write too, until anything changes.
 
         `ask` must compare equal from call to call, and its answer may depend only on rows of that kind, not on time.
         """
-        asked = self._query_if_changed(kind, self._nothing.get(ask), ask)
+        asked = self._query_if_changed(kind, self._known_empty.get(ask), ask)
         if asked is None:
             return []
         newest, answer = asked
         if not answer:
-            self._nothing[ask] = newest
+            self._known_empty[ask] = newest
         return answer
 
-    def remembered(self, kind: type[ResourceRow], asked: Hashable, ask: Callable[[Session], T]) -> T:
+    def cached_query(self, kind: type[ResourceRow], asked: Hashable, ask: Callable[[Session], T]) -> T:
         """Run a query over rows of one kind in its own session and cache the answer until a row of that kind changes
         or, if other replicas write too, until anything changes. For queries that are repeated every few seconds. The
         answer is shared, so do not mutate it.

@@ -99,7 +99,7 @@ class WorkflowLog(Generic[C, R]):
             stuck = row.stuck is not None
             return _Progress(row.state, row.reached, row.message, row.trace or {}, stuck, row.timed_from)
 
-        return self._host.store.records.remembered(self._host.row, ("written", name), ask)
+        return self._host.store.records.cached_query(self._host.row, ("written", name), ask)
 
     def begun(self, name: str) -> None:
         """A workflow that was requested during a drain starts now."""

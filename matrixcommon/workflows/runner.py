@@ -135,8 +135,8 @@ class WorkflowRunner(Generic[C, R]):
 
     def resume(self) -> int:
         """Start a task for every open workflow without one: new, or left by a crash. Returns how many run."""
-        rows = self._store.records.found(self._host.row, self._open)
-        drains = self._store.records.found(self._host.drains, self._drains)
+        rows = self._store.records.query_unless_known_empty(self._host.row, self._open)
+        drains = self._store.records.query_unless_known_empty(self._host.drains, self._drains)
         found = {row.name: row.target for row in rows}
         states = {row.name: row.state for row in rows}
         self._stuck &= {row.name for row in rows if row.stuck is not None}

@@ -108,7 +108,7 @@ class StepContext:
 
     def recovery_policy(self) -> RecoveryPolicy:
         """The recovery policy that applies to its instance now."""
-        policies = self.store.records.remembered(RecoveryPolicyRow, "by target", policies_by_target)
+        policies = self.store.records.cached_query(RecoveryPolicyRow, "by target", policies_by_target)
         return policy_of(self.instance, policies, self.policy)
 
     def rungs(self) -> Sequence[RungTried] | None:
@@ -118,7 +118,7 @@ class StepContext:
             row = session.get(OperationRow, self.operation)
             return None if row is None or row.verb != REPAIR else row.rungs_tried
 
-        return self.store.records.remembered(OperationRow, ("rungs", self.operation), read_rungs)
+        return self.store.records.cached_query(OperationRow, ("rungs", self.operation), read_rungs)
 
     def record_rung(self, tried: RungTried) -> None:
         """Record that a rung was begun, and emit an event."""

@@ -63,7 +63,7 @@ class AutoscalingReconciler:
 
     async def reconcile(self) -> str:
         """Process every policy once. An error of one is recorded in its status and does not stop the others."""
-        policies = self._store.records.found(ScalingPolicyRow, self._store.scaling_policies)
+        policies = self._store.records.query_unless_known_empty(ScalingPolicyRow, self._store.scaling_policies)
         names = [row.name for row in policies]
         changed = 0
         for name in names:

@@ -68,8 +68,8 @@ class MaintenanceReconciler:
 
     async def reconcile(self) -> str:
         """Reconcile every open maintenance. An error in one does not affect the others."""
-        names = [row.name for row in self._store.records.found(MaintenanceRow, open_maintenances)]
-        notified = self._store.records.found(InstanceRow, self._notified_instances)
+        names = [row.name for row in self._store.records.query_unless_known_empty(MaintenanceRow, open_maintenances)]
+        notified = self._store.records.query_unless_known_empty(InstanceRow, self._notified_instances)
         self.any_open = bool(names)
         if not names and not notified:
             return "no maintenances"

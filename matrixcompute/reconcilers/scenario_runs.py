@@ -47,9 +47,9 @@ class ScenarioRunReconciler:
 
     async def reconcile(self) -> str:
         """Returns when the run is over, which may take a long time."""
-        for name in [row.name for row in self._store.records.found(ScenarioRunRow, runs_begun)]:
+        for name in [row.name for row in self._store.records.query_unless_known_empty(ScenarioRunRow, runs_begun)]:
             await self._roll_back(name)
-        waiting = self._store.records.found(ScenarioRunRow, next_run)
+        waiting = self._store.records.query_unless_known_empty(ScenarioRunRow, next_run)
         if not waiting:
             return "no scenario waits"
         name = waiting[0].name

@@ -343,7 +343,7 @@ class ComputeStore(Store):
 
     def instance_versions(self) -> dict[str, int]:
         """The version of each instance, by key."""
-        return self.records.remembered(
+        return self.records.cached_query(
             InstanceRow, "versions", lambda session: {each.name: each.version for each in self.instances(session)}
         )
 

@@ -63,7 +63,7 @@ def _fabric_views(slices: KindRoutes, instances: KindRoutes, slice_controller: S
             rows = [row for row in store.of_instance(session, name) if row.state != WITHDRAWING]
             return merge_views(name, [fabric_view(row) for row in rows]) if rows else None
 
-        view = store.records.remembered(SliceRow, ("fabric view", name), ask)
+        view = store.records.cached_query(SliceRow, ("fabric view", name), ask)
         if view is None:
             raise NotFound(f"no slice belongs to an instance named {name[:80]!r}", field="instance")
         return json_response(view)

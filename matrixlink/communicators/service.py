@@ -121,7 +121,7 @@ class Communicators:
     async def watch(self) -> str:
         """Synchronise, and record which communicators were cut or restored."""
         followed = self.synchronise()
-        if self.store.records.found(CommunicatorRow, communicators_in):
+        if self.store.records.query_unless_known_empty(CommunicatorRow, communicators_in):
             with self.store.transaction() as session:
                 for row in communicators_in(session):
                     if row.state != (state := self._state(row.name)):

@@ -35,7 +35,9 @@ class LinkEvents:
     def due(self) -> bool:
         """Whether some port has for a while had a state that was not announced. Once everything is announced, this is
         not checked again until a link changes."""
-        return any(self._waited(row) for row in self._store.records.found(LinkRow, self._unannounced))
+        return any(
+            self._waited(row) for row in self._store.records.query_unless_known_empty(LinkRow, self._unannounced)
+        )
 
     def _unannounced(self, session: Session) -> list[LinkRow]:
         return [row for row in self._store.links(session) if row.announced != row.port_state]

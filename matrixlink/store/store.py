@@ -56,7 +56,7 @@ class LinkStore(Store):
 
     def __init__(self, records: Database) -> None:
         super().__init__(records)
-        records.keep(
+        records.cache_tables(
             CachedTable(SliceRow, by=("instance",)),
             CachedTable(ProgramRow, by=("slice", "node", "action")),
             CachedTable(LinkRow),

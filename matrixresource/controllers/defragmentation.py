@@ -23,7 +23,7 @@ class ProposedPlanReconciler:
 
     async def reconcile(self) -> str:
         """Check every plan that has not been approved yet."""
-        if not self._store.records.found(DefragmentationRow, _proposed_plans):
+        if not self._store.records.query_unless_known_empty(DefragmentationRow, _proposed_plans):
             return "no plans for review"
         ended = 0
         with self._store.transaction() as session:

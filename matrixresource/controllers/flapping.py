@@ -32,7 +32,7 @@ class FlappingNodes:
     async def reconcile(self) -> str:
         """Check every node with a significant score."""
         now, rules = self._clock.now(), flap_rules()
-        names = self._store.records.found(NodeRow, _scored)
+        names = self._store.records.query_unless_known_empty(NodeRow, _scored)
         if not names:
             return "no node is flapping"
         with self._store.transaction() as session:

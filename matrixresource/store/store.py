@@ -23,7 +23,7 @@ class ResourceStore(Store):
 
     def __init__(self, records: Database) -> None:
         super().__init__(records)
-        records.keep(
+        records.cache_tables(
             CachedTable(NodeRow, by=("holder",)),
             CachedTable(PartitionRow, by=("allocation", "node")),
             CachedTable(AssignmentRow),

@@ -208,7 +208,7 @@ class TopologyManager:
     def finish_drains(self) -> list[str]:
         """Mark draining domains as Drained once no allocation is left in them, so that their watchers learn of it. Runs
         periodically."""
-        draining = [row.name for row in self._store.records.found(DomainRow, _draining_domains)]
+        draining = [row.name for row in self._store.records.query_unless_known_empty(DomainRow, _draining_domains)]
         if not draining:
             return []
         with self._store.reading() as session:

@@ -144,47 +144,47 @@ def query_red_things(session):
 
 def test_an_empty_result_is_not_queried_again_before_a_row_of_the_kind_changes(records):
     put(records, "a", "blue")
-    assert records.found(Thing, query_red_things) == []
+    assert records.query_unless_known_empty(Thing, query_red_things) == []
     asked = record_statements(records)
-    assert records.found(Thing, query_red_things) == []
+    assert records.query_unless_known_empty(Thing, query_red_things) == []
     with records.transaction() as session:
         session.add(Gadget(name="g"))
     before = len(asked)
-    assert records.found(Thing, query_red_things) == []
+    assert records.query_unless_known_empty(Thing, query_red_things) == []
     assert len(asked) == before, "a gadget is no thing"
     put(records, "a", "red")
-    assert records.found(Thing, query_red_things) == ["a"]
-    assert records.found(Thing, query_red_things) == ["a"], "what was found is looked at each time"
+    assert records.query_unless_known_empty(Thing, query_red_things) == ["a"]
+    assert records.query_unless_known_empty(Thing, query_red_things) == ["a"], "what was found is looked at each time"
     put(records, "a", "blue")
-    assert records.found(Thing, query_red_things) == []
+    assert records.query_unless_known_empty(Thing, query_red_things) == []
 
 
 def test_a_query_result_is_cached_until_a_row_of_the_kind_changes(records):
     put(records, "a", "red")
-    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
+    assert records.cached_query(Thing, "reds", query_red_things) == ["a"]
     asked = record_statements(records)
-    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
+    assert records.cached_query(Thing, "reds", query_red_things) == ["a"]
     assert asked == []
     with records.transaction() as session:
         session.add(Gadget(name="g"))
     before = len(asked)
-    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
+    assert records.cached_query(Thing, "reds", query_red_things) == ["a"]
     assert len(asked) == before, "a gadget is no thing"
     put(records, "b", "red")
-    assert records.remembered(Thing, "reds", query_red_things) == ["a", "b"]
-    assert records.remembered(Thing, "none", lambda session: None) is None
+    assert records.cached_query(Thing, "reds", query_red_things) == ["a", "b"]
+    assert records.cached_query(Thing, "none", lambda session: None) is None
 
 
 def test_the_least_recently_used_result_is_evicted_first(records, monkeypatch):
     monkeypatch.setattr("matrixcommon.persistence.database_session.CACHED_RESULTS_MAX", 2)
     put(records, "a", "red")
     for name in ("b", "c", "d"):
-        assert records.remembered(Thing, "reds", query_red_things) == ["a"]
-        assert records.remembered(Thing, name, lambda session, name=name: session.get(Thing, name)) is None
+        assert records.cached_query(Thing, "reds", query_red_things) == ["a"]
+        assert records.cached_query(Thing, name, lambda session, name=name: session.get(Thing, name)) is None
     asked = record_statements(records)
-    assert records.remembered(Thing, "reds", query_red_things) == ["a"]
+    assert records.cached_query(Thing, "reds", query_red_things) == ["a"]
     assert asked == []
-    assert records.remembered(Thing, "c", lambda session: session.get(Thing, "c")) is None
+    assert records.cached_query(Thing, "c", lambda session: session.get(Thing, "c")) is None
     assert len(asked) == 1
 
 
@@ -218,8 +218,8 @@ def test_long_results_are_not_cached(records, monkeypatch):
     put(records, "b", "red")
     asked = record_statements(records)
     assert (
-        records.remembered(Thing, "reds", query_red_things)
-        == records.remembered(Thing, "reds", query_red_things)
+        records.cached_query(Thing, "reds", query_red_things)
+        == records.cached_query(Thing, "reds", query_red_things)
         == ["a", "b"]
     )
     assert len(asked) == 2
@@ -227,7 +227,7 @@ def test_long_results_are_not_cached(records, monkeypatch):
 
 def test_a_rolled_back_change_does_not_affect_the_journal(records):
     put(records, "a", "blue")
-    assert records.found(Thing, query_red_things) == []
+    assert records.query_unless_known_empty(Thing, query_red_things) == []
 
     def fail():
         with records.transaction() as session:
@@ -237,7 +237,7 @@ def test_a_rolled_back_change_does_not_affect_the_journal(records):
 
     with pytest.raises(RuntimeError):
         fail()
-    assert records.found(Thing, query_red_things) == []
+    assert records.query_unless_known_empty(Thing, query_red_things) == []
     assert records.latest() == 1
 
 
@@ -245,7 +245,9 @@ def test_with_other_writers_an_empty_result_is_not_queried_again_before_any_chan
     others = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True)
 
     def answers():
-        return others.found(Thing, query_red_things), others.remembered(Thing, "reds", query_red_things)
+        return others.query_unless_known_empty(Thing, query_red_things), others.cached_query(
+            Thing, "reds", query_red_things
+        )
 
     assert (answers(), others.latest()) == (([], []), 0)
     asked = record_statements(others)

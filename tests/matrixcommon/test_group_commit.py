@@ -45,7 +45,7 @@ class Things:
         self.database = database
         self.records = Database(database.sessions, Base.metadata, FixedClock(), shared)
         if keeps:
-            self.records.keep(CachedTable(Thing, by=("by",)))
+            self.records.cache_tables(CachedTable(Thing, by=("by",)))
         self.groups = CommitQueue(self.records)
         self.commits: list[int] = []
         self.records.after_commit.append(self.commits.append)
@@ -127,7 +127,7 @@ async def test_a_failed_commit_is_raised_to_all_and_changes_nothing(things):
 
 
 async def test_another_replicas_write_invalidates_the_cache(things):
-    other = Things(things.database, things.records._keeps != {})
+    other = Things(things.database, things.records._cached_tables != {})
     await submit(things, "a")
     await submit(other, "a")
     await submit(things, "a")

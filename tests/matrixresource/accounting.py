@@ -214,7 +214,7 @@ def check_cache_matches_tables(session: Session, records: Database) -> None:
     if records._warm_cache is None or records._warm_cache[1] != records.latest():
         return
     kept = records._warm_cache[0]
-    for kind in records._keeps:
+    for kind in records._cached_tables:
         shape = mapping_of(kind)
         current = {shape.key(row): shape.values(row) for row in kept.all(kind)}
         there = {shape.key(row): shape.values(row) for row in session.scalars(select(kind))}
