@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from benchmarks import Figure
 from benchmarks.autoscaler.baselines import default_policy
 from benchmarks.autoscaler.cases import cases
-from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, replay, timing
+from benchmarks.autoscaler.pools import MEMBER_NODES, Outcome, timing
+from benchmarks.autoscaler.replay import replay
 from benchmarks.autoscaler.spares import Spares
 from matrixresource.agent.agent import node_stages
 

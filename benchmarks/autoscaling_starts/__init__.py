@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from benchmarks import Figure
 from benchmarks.autoscaler.baselines import default_policy
 from benchmarks.autoscaler.cases import cases
-from benchmarks.autoscaler.pools import replay, timing
+from benchmarks.autoscaler.pools import timing
+from benchmarks.autoscaler.replay import replay
 
 QUICK = "sine 15 min,mix shifts,jumps,clients"
 METHOD = "engine timing, half-second slots"
