@@ -57,10 +57,10 @@ def test_what_a_matrix_fault_injects_again_is_named_with_the_command_to_use(flee
     assert fleet.faults == {}
 
 
-@pytest.mark.parametrize(("name", "said"), [("declared", AGAIN), ("typed", ""), ("going", "")])
-def test_one_fault_is_cleared_likewise(fleet, monkeypatch, capsys, name: str, said: str):
+@pytest.mark.parametrize(("name", "warning"), [("declared", AGAIN), ("typed", ""), ("going", "")])
+def test_one_fault_is_cleared_likewise(fleet, monkeypatch, capsys, name: str, warning: str):
     kubernetes(monkeypatch, 200)
-    assert run_line_normalised(capsys, f"fault clear {name}") == (0, f"fault {name} cleared", said)
+    assert run_line_normalised(capsys, f"fault clear {name}") == (0, f"fault {name} cleared", warning)
 
 
 def test_without_kubernetes_nothing_is_injected_again(fleet, capsys):
