@@ -56,7 +56,7 @@ async def changes_of_kind(
         selection.resume(rv, views(), records.latest)
     yield event("BOOKMARK", rv, "{}")
     loop, period_s = asyncio.get_running_loop(), records.clock.loop_s(BOOKMARK_PERIOD_WALL_S)
-    silent_since = loop.time()
+    bookmark_at = loop.time() + period_s
     while True:
         try:
             changes, up_to = feed.read(rv)
@@ -65,13 +65,13 @@ async def changes_of_kind(
             return
         for piece in joined_chunks(_change_events(params, changes, selection)):
             yield piece
-            silent_since = loop.time()
+            bookmark_at = loop.time() + period_s
         rv = up_to
         del changes  # so that a watch that waits keeps none
-        if loop.time() - silent_since >= period_s:
+        if bookmark_at - loop.time() < 1e-3:  # a loop may wake a little early: less would be waited for again and again
             yield event("BOOKMARK", rv, "{}")
-            silent_since = loop.time()
-        await feed.changed(since=rv, within_s=max(0.0, silent_since + period_s - loop.time()))
+            bookmark_at = loop.time() + period_s
+        await feed.changed(since=rv, within_s=bookmark_at - loop.time())
 
 
 def _initial_events(params: ListParams, views: Iterable[Any], rv: int, selection: Selection | None) -> Iterator[bytes]:

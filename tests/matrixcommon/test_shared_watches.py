@@ -24,7 +24,7 @@ from matrixcommon.api.derived_watch import derived_changes
 from matrixcommon.api.list_params import ListParams, ListQuery, list_params
 from matrixcommon.api.watch_stream import changes_of_kind
 from matrixcommon.model.resource_model import ResourceView
-from matrixcommon.persistence.change_feed import KEPT_CHANGES_MAX, PAUSE_WALL_S, TURN_SIZE, WatchQueue
+from matrixcommon.persistence.change_feed import KEPT_CHANGES_MAX, PAUSE_WALL_S, TURN_SIZE, ChangeFeed, WatchQueue
 from matrixcommon.persistence.database_session import Database, ResourceRow, journal_tables
 from services.chassis.database import DatabaseEngine
 from services.testing.clocks import LoopClock
@@ -254,3 +254,22 @@ async def test_watches_are_released_if_the_database_cannot_be_asked(lamps: Lamps
 
     async with asyncio.timeout(1.0):
         await WatchQueue(Unanswering(), "lamp").changed(0, within_s=60.0)
+
+
+async def test_a_silent_watch_reads_once_for_each_bookmark(lamps: Lamps, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also at moments at which the rest of the period rounds to nothing, where a virtual clock would stand still."""
+    watches, bookmarks = 20, 30
+    reads, read = 0, ChangeFeed.read
+
+    def counted(feed: ChangeFeed, rv: int) -> Any:
+        nonlocal reads
+        reads += 1
+        assert reads <= watches * (bookmarks + 1), "it reads without waiting"
+        return read(feed, rv)
+
+    monkeypatch.setattr(ChangeFeed, "read", counted)
+    for number in range(watches):
+        await asyncio.sleep(1 / (3 + number))
+        async with aclosing(lamps.watch(params())) as events:
+            for _ in range(bookmarks + 1):
+                assert b"BOOKMARK" in await anext(events)
