@@ -64,6 +64,16 @@ def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys:
     assert (code, '"state": "Open"' in text) == (0, True)
 
 
+def test_cabinets_that_the_stack_was_started_with_run_on(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_line(capsys, "supernode remove sn0") == (
+        0,
+        "sn0 is removed from the inventory; its cabinets run on, as the stack was started with them: `supernode add sn0`"
+        " enrols them again\n",
+    )
+    assert run_line(capsys, "supernode add sn0")[0] == 0
+    assert run_line(capsys, "get nodes -o name")[1].count("sn0-") == 48
+
+
 def test_an_npu_that_failed_often_is_revoked(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
     report = {"node": "sn0-c03-n2", "epoch": 1, "leaseS": 60, "status": "Clean", "generation": 1}
     often = [{"code": "80E39200", "component": "npu3"}]

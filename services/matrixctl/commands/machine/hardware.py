@@ -98,10 +98,12 @@ def supernode_remove(stack: StackOptions, name: SupernodeWord) -> None:
     stack.client.call("resource", "DELETE", resource_path("supernodes", name))
     try:
         stack.client.call("agents", "DELETE", resource_path("supernodes", name))
-        left = "its cabinets are stopped"
-    except (Conflict, NotFound) as kept:
-        left = f"no cabinets were stopped: {kept.message}"
-    echo(f"{name} is removed from the inventory; {left}")
+        cabinets = "its cabinets are stopped"
+    except NotFound:
+        cabinets = "it had no emulated cabinets"
+    except Conflict:
+        cabinets = f"its cabinets run on, as the stack was started with them: `supernode add {name}` enrols them again"
+    echo(f"{name} is removed from the inventory; {cabinets}")
 
 
 NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).", autocompletion=names_of("nodes"))]
