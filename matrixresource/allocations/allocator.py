@@ -58,9 +58,7 @@ class Allocator:
         self._store = store
         self._clock = clock
         self.records = store.records
-        store.records.cache_tables(
-            CachedTable(quotas.QuotaRow), CachedTable(ReservationRow), CachedTable(TopologyHeadRow)
-        )
+        store.records.cache_tables(*map(CachedTable, (quotas.QuotaRow, ReservationRow, TopologyHeadRow)))
         self.ledger = LedgerSync(store, policy)
         self._assignments = NodeAssignments(store)
         self._status = AllocationStatus(store, self._assignments)

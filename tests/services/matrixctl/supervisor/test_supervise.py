@@ -14,14 +14,13 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from services.matrixctl.output.screen import NotAccessible, NotRunning
 from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
 from services.matrixctl.supervisor.state_folder import StackTime, StateFolder
 from services.matrixctl.supervisor.supervisor import StackRequest, Supervisor
-from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
+from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack
 from tests.services.matrixctl.conftest import SupervisedStack, eventually
 
 
@@ -373,32 +372,6 @@ def test_a_port_has_to_be_free_wherever_the_process_listens(supervised_stack: Su
         ).stack
     assert inside.children["alpha"].port == supervised_stack.processes[0].port
     assert everywhere.children["alpha"].port != supervised_stack.processes[0].port
-
-
-def test_who_waits_for_a_stack_that_is_taken_down_is_told_so(
-    supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
-    supervisor = start_supervisor(
-        supervised_stack.folder, StackRequest(supervised_stack.processes, shared=()).to_json()
-    )
-    waiting = watch_until_ready(supervised_stack.folder, supervisor, 60.0)
-    next(waiting)
-    stop_stack(supervised_stack.folder)
-    with pytest.raises(NotRunning, match="was stopped while it started"):
-        list(waiting)
-
-
-def test_who_waits_for_a_stack_on_a_full_disk_is_told_so_at_once(
-    supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
-    request = StackRequest(supervised_stack.processes, shared=()).to_json()
-    waiting = watch_until_ready(supervised_stack.folder, start_supervisor(supervised_stack.folder, request), 600.0)
-    next(waiting)
-    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
-    with pytest.raises(NotAccessible, match="is full"):
-        list(waiting)
 
 
 def test_an_operator_hears_where_the_kubernetes_api_listens_now(tmp_path: Path) -> None:
