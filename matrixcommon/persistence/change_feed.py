@@ -15,7 +15,6 @@ import math
 from asyncio import AbstractEventLoop, Future, TimerHandle
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import islice
 from typing import Protocol
 
@@ -149,19 +148,26 @@ class ChangeFeed:
         """Changes after `rv`, oldest first, and the number up to which these are all. Raises Gone if the journal does
         not reach back that far, or not yet up to `rv`."""
         if self._end >= 0:
-            with suppress(Gone):  # nobody has read for longer than the journal is kept
+            try:
                 self._extend()
+            except Gone:  # nobody has read for longer than the journal is kept: each watch finds out by itself
+                self._clear(0, -1)
         if self._start <= rv <= self._end:
             return [change for change in self._kept if change.rv > rv], self._end
         changes, end = self._read_page(rv)
         if rv > self._end:
-            self._kept.clear()
-            self._kept_bytes, self._start = 0, rv
+            self._clear(rv, rv)
             self._keep(changes, end)
         return changes, end
 
+    def _clear(self, start: int, end: int) -> None:
+        self._kept.clear()
+        self._kept_bytes, self._start, self._end = 0, start, end
+
     def _extend(self) -> None:
-        if self._journal.may_have_changed(self._kind, self._end):
+        """Read up to the newest change of any kind: a kind that seldom changes would otherwise fall behind what the
+        journal keeps."""
+        if self._journal.may_have_changed(None, self._end):
             self._keep(*self._read_page(self._end))
 
     def _read_page(self, rv: int) -> tuple[list[Change], int]:

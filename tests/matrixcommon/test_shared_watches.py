@@ -53,8 +53,18 @@ class Lamp(ResourceRow, Base):
         return LampView(**self.common_fields(), holder=f"{self.project}/somebody")
 
 
+class Fan(ResourceRow, Base):
+    """Another kind in the same journal."""
+
+    __tablename__ = "fans"
+    kind = "fan"
+
+    def view(self) -> ResourceView:
+        return ResourceView(**self.common_fields())
+
+
 class Lamps:
-    """A service's only table, and how often its journal was read and its views were made."""
+    """A service's only watched table, and how often its journal was read and its views were made."""
 
     def __init__(self, url: str, shared: bool = False) -> None:
         database = DatabaseEngine(url)
@@ -72,6 +82,10 @@ class Lamps:
             lamp.state = state
             session.add(lamp)
         return self.records.latest()
+
+    def add_fan(self, name: str) -> None:
+        with self.records.transaction() as session:
+            session.add(Fan(name=name))
 
     def views(self) -> list[ResourceView]:
         self.lists += 1
@@ -273,3 +287,27 @@ async def test_a_silent_watch_reads_once_for_each_bookmark(lamps: Lamps, monkeyp
         async with aclosing(lamps.watch(params())) as events:
             for _ in range(bookmarks + 1):
                 assert b"BOOKMARK" in await anext(events)
+
+
+async def test_a_watch_of_what_seldom_changes_keeps_up_with_the_journal(lamps: Lamps) -> None:
+    """It has to be told of the next change, although the journal no longer has what was there when it last read one."""
+    async with watching(lamps.watch(params())) as (reader,):
+        for number in range(3):
+            lamps.add_fan(f"fan{number}")
+            await asyncio.sleep(2 * watch_stream.BOOKMARK_PERIOD_WALL_S)
+            assert lamps.records.compact(1.0) == 1
+        rv = lamps.switch("hall", "On")
+        assert [each.rv for each in await reader] == [rv]
+
+
+async def test_a_watch_that_the_journal_left_behind_is_told_to_start_anew(lamps: Lamps) -> None:
+    async with aclosing(lamps.watch(params())) as stream:
+        assert b"BOOKMARK" in await anext(stream)
+        piece = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(1.0)
+        lamps.add_fan("fan")
+        await asyncio.sleep(2.0)
+        assert lamps.records.compact(1.0) == 1
+        lamps.switch("hall", "On")
+        async with asyncio.timeout(5.0):
+            assert b"Gone" in await piece
