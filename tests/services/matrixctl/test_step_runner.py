@@ -1,9 +1,13 @@
 """Stories stop where a promise is broken; charts put figures and marks where they belong."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from matrixcommon.model.errors import Conflict, Unavailable
 from services.matrixctl.demo.chart import chart
+from services.matrixctl.demo.cut_cables import measure_pace
 from services.matrixctl.demo.step_runner import Step, StepFailed, check, run_steps, wait_until
 
 
@@ -64,3 +68,28 @@ def test_a_chart_of_what_was_not_known_at_first_begins_with_the_others() -> None
     lines = chart([(0.0, None), (1.0, None), (2.0, 4.0), (3.0, None)], [], width=4, height=1)
     assert lines[0].removeprefix(" " * 9 + "4 ") == "  ██"
     assert chart([(0.0, None), (1.0, None)], [], width=2, height=1)[0].endswith("1   ")
+
+
+class ServingWithBacklog:
+    """A deployment whose measured step leaves what the model predicts for a while after it had settled."""
+
+    name = "demo"
+    client = SimpleNamespace(call=lambda *_: {"generation": 1, "fabricGeneration": 1, "roles": {}})
+
+    def __init__(self) -> None:
+        self.steps = iter([30.0, *[40.0] * 3, *[50.0] * 8])
+
+    def slices(self) -> list[dict[str, str]]:
+        return [{"instance": "demo"}]
+
+    def statistics(self) -> dict[str, float]:
+        return {"decodeStepMs": next(self.steps, 31.0), "decodeBatchPerNpu": 8.0, "decodePaused": 0.0}
+
+
+def test_a_pace_is_not_taken_while_a_backlog_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: next(now) / 4)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
+    monkeypatch.setattr("services.matrixctl.demo.cut_cables.predicted_ms", lambda *_: 30.0)
+    demo: Any = ServingWithBacklog()
+    assert measure_pace(demo).step_ms == 31.0
