@@ -10,6 +10,7 @@ from sqlalchemy import JSON, BigInteger, Float, Integer, Select, String, Text, b
 from sqlalchemy.orm import Mapped, Session, class_mapper, mapped_column
 
 from matrixcommon.model.errors import NotFound, PreconditionFailed
+from matrixcommon.model.event_view import EventView
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of
 from matrixcommon.model.resource_model import ResourceView, StuckView, set_condition
@@ -178,6 +179,11 @@ class EventColumns:
         count += sum(isinstance(each, kind) and getattr(each, column) == subject for each in session.new)
         name = f"{subject}.{int(at * 1000):x}.{count}"
         session.add(kind(name=name, type=type, reason=reason, message=message, at=at, state="Seen", **about))
+
+    def view(self: Any) -> EventView:
+        """The view; its subject may be hardware, which belongs to no project."""
+        shown = self.common_fields() | {"name": self.name, "project": self.project or None} | self.described()
+        return EventView(about=self.about, **shown)
 
     def described(self) -> dict[str, Any]:
         """These columns as fields of the event's view."""

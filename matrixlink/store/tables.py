@@ -22,7 +22,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
-from matrixcommon.model.event_view import EventView
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of, reference_to
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
@@ -220,10 +219,6 @@ class EventRow(EventColumns, ResourceRow, Base):
     kind = "event"
 
     about: Mapped[str] = mapped_column(String(253), index=True)
-
-    def view(self) -> Any:
-        shown = self.common_fields() | {"name": self.name, "project": self.project or None} | self.described()
-        return EventView(about=self.about, **shown)
 
 
 class DrainRow(ResourceRow, Base):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from sqlalchemy import String, func, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixcommon.model.event_view import EventView
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixresource.store.store import ResourceStore
@@ -22,10 +21,6 @@ class NodeEventRow(EventColumns, ResourceRow, Base):
     kind = "event"
 
     about: Mapped[str] = mapped_column(String(253), index=True)
-
-    def view(self) -> EventView:
-        shown = self.common_fields() | {"name": self.name, "project": self.project or None} | self.described()
-        return EventView(about=self.about, **shown)
 
 
 def record_node_event(
