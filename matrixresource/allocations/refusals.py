@@ -14,6 +14,7 @@ from matrixcommon.model.quantities import pluralized
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.reservation_conflicts import conflicting_reservations, promised_nodes
 from matrixresource.contract.nodes import MAINTENANCE_PREFIX
+from matrixresource.nodes.states import AVAILABLE, PREPARATION_STATES
 from matrixresource.scheduler.changes.advance_reservation import departures
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.placement.named_memory import memory_shortages
@@ -46,7 +47,7 @@ def refusal(
         why += "PUT .../move can move the whole allocation"
     else:
         why = blocking_constraint(ledger, request, reserved_from)
-    text = f"{start}: {why}{_maintenance_note(rows)}"
+    text = f"{start}: {why}{_preparation_note(rows)}{_maintenance_note(rows)}"
     return InsufficientCapacity(text, blocking=shown)
 
 
@@ -99,6 +100,16 @@ def describe_obstacle(node: NodeRow) -> str | None:
     if why in (None, "Held", "PartlyHeld") or not owners:
         return why
     return f"maintenance {owners[0].removeprefix(MAINTENANCE_PREFIX)}"
+
+
+def _preparation_note(rows: Iterable[NodeRow]) -> str:
+    """How many nodes will be Available by themselves, as the end of a sentence."""
+    wanted = (row for row in rows if row.desired_state in (None, AVAILABLE) and row.fault() is None)
+    found = Counter(row.state for row in wanted if row.state in PREPARATION_STATES)
+    if not (total := sum(found.values())):
+        return ""
+    states = ", ".join(f"{count} {state}" for state, count in found.most_common())
+    return f"; {pluralized(total, 'node')} {'is' if total == 1 else 'are'} being prepared for use ({states})"
 
 
 def _maintenance_note(rows: Iterable[NodeRow]) -> str:

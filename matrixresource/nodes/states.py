@@ -28,6 +28,8 @@ STAGE_TOLERATED = "StageFailedTolerated"
 """Why a node with a failed stage is not quarantined: its domain has reached its limit of nodes out of service."""
 
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
+PREPARATION_STATES = ("Enrolled", "Verifying", "Inspecting", "Cleaning")
+"""States after which a node becomes Available, if nothing else was requested."""
 TASK_STATES = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
 """The state of a node while it does a task."""
 

@@ -22,8 +22,13 @@ RUN_WALL_S = 150.0
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     stack = RealStack(tmp_path_factory.mktemp("struck") / "state", scale=30.0)
     stack.up()
+    eventually(lambda: nodes_not_available(stack) == [], "its nodes are prepared for use")
     yield stack
     stop_stack(stack.folder)
+
+
+def nodes_not_available(stack: RealStack) -> list[str]:
+    return [each["name"] for each in stack.client.list("resource", "/v1/nodes") if each["state"] != "Available"]
 
 
 def run_of(stack: RealStack, name: str) -> dict[str, Any]:
@@ -56,6 +61,7 @@ def test_services_are_struck_by_a_run_of_matrixcompute_and_all_is_undone(
     assert view["verdict"] == "PASS", json.dumps(view["entries"][-8:])
     assert stack.client.list("agents", "/v1/process-faults") == []
     eventually(stack.all_ready, "every process is ready")
+    eventually(lambda: nodes_not_available(stack) == [], "its nodes are prepared for use again", RUN_WALL_S)
     seen = {each["name"]: each for each in stack.client.list("agents", "/v1/processes")}
     assert all(each["running"] and each["writable"] for each in seen.values())
 
