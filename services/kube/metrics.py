@@ -68,15 +68,20 @@ class KubeMetrics(Collector):
     def __init__(self, core: Core) -> None:
         self._core = core
         self._resource_labels: set[str] = set()
+        self._series: dict[tuple[str, str, int], tuple[Any, Any]] = {}
         self._registry = CollectorRegistry()
         self._requests, self._duration = REQUESTS.counter(self._registry), DURATION.histogram(self._registry)
         self._webhooks = WEBHOOKS.histogram(self._registry)
         self._registry.register(self)
 
     def record_request(self, attributes: Attributes, code: int, seconds: float) -> None:
-        verb = VERBS.get(attributes.verb, OTHER)
-        self._requests.labels(verb, self._resource(attributes), str(code)).inc()
-        self._duration.labels(verb).observe(seconds)
+        verb, resource = VERBS.get(attributes.verb, OTHER), self._resource(attributes)
+        if (series := self._series.get((verb, resource, code))) is None:  # `labels` locks and converts what it is given
+            series = self._requests.labels(verb, resource, str(code)), self._duration.labels(verb)
+            self._series[verb, resource, code] = series
+        requests, duration = series
+        requests.inc()
+        duration.observe(seconds)
 
     def record_admission(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
         self._webhooks.labels(kind, OPERATION.taken(operation), str(rejected).lower()).observe(seconds)

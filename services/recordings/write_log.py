@@ -1,7 +1,8 @@
 """The log of users' requests to a process while its stack is recorded: a JSON line per request, in `recording/` of the
 state folder.
 
-A file there turns recording on; it is checked only for requests that may change something. Requests among the stack's
+A file there turns recording on; it is looked for only when a request may change something, and then at most once in
+`RECHECK_WALL_S`. Requests among the stack's
 own processes, agents' reports included, are consequences and are left out; they are recognised by the token's name.
 """
 
@@ -23,6 +24,8 @@ FOLDER, ON = "recording", "on"
 MUTATING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
 RECORDED_HEADERS = ("content-type", "if-match", "if-none-match", "idempotency-key")
 """Headers that affect the meaning of a request. The caller is not kept: a replay runs as administrator."""
+RECHECK_WALL_S = 0.01
+"""How long a process goes by what it saw last. Whoever turns recording on stops all processes for at least as long."""
 BODY_BYTES_MAX = 1 << 20
 """The limit of services; larger bodies were refused."""
 
@@ -44,6 +47,7 @@ class RecordingMiddleware:
     ) -> None:
         self._app, self._service, self._internal = app, service, internal
         self._on, self._file = str(state / FOLDER / ON), state / FOLDER / f"{service}.jsonl"
+        self._was_on, self._recheck_at_wall_s = False, 0.0
 
     async def __call__(self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
         if scope["type"] != "http" or scope["method"] not in MUTATING_METHODS or not self._is_recording():
@@ -71,8 +75,10 @@ class RecordingMiddleware:
                 log.warning("could not record a request", extra={"service": self._service, "why": str(wrong)})
 
     def _is_recording(self) -> bool:
-        """Whether recording is on. Called for each request that may change something, so without Path objects."""
-        return os.path.exists(self._on)
+        now_wall_s = time.monotonic()
+        if now_wall_s >= self._recheck_at_wall_s:
+            self._was_on, self._recheck_at_wall_s = os.path.exists(self._on), now_wall_s + RECHECK_WALL_S
+        return self._was_on
 
     def _action(self, scope: Scope, body: bytes, status: int) -> dict[str, Any]:
         """The fields of an Action, except its time."""

@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.admission.webhooks import Webhooks
 from matrixcontainer.kubeapi.auth.impersonation import impersonated_user
 from matrixcontainer.kubeapi.endpoints.nonresource import NonResource
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
-from matrixcontainer.kubeapi.endpoints.request import Request, Target, attributes_of
+from matrixcontainer.kubeapi.endpoints.request import Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.subresources import SubresourceHandler
@@ -48,7 +48,7 @@ class App:
         begun = time.perf_counter()
         response = await self._traced(request)
         seconds = time.perf_counter() - begun
-        observer.record_request(attributes_of(request, request.target), response.code, seconds)
+        observer.record_request(request.attributes, response.code, seconds)
         return response
 
     async def _traced(self, request: Request) -> Response:
@@ -106,7 +106,7 @@ class App:
 
     async def _answer(self, request: Request) -> Response:
         target = request.target
-        self._admit(request, target)
+        self._admit(request)
         if target is None:
             if request.method not in ("GET", "HEAD"):
                 raise errors.method_not_allowed()
@@ -129,7 +129,7 @@ class App:
             return await self._subresources.answer(request, resource, target)
         return await self._write(request, resource, target)
 
-    def _admit(self, request: Request, target: Target | None) -> None:
+    def _admit(self, request: Request) -> None:
         """Authenticate and authorize the request, with impersonation."""
         user = self._core.authenticator.authenticate(request.headers.get("authorization", ""))
         if user is None:
@@ -140,7 +140,7 @@ class App:
                 user = impersonated_user(user, request.headers, authorizer)
                 break
         request.user = user
-        authorizer.require(user, attributes_of(request, target))
+        authorizer.require(user, request.attributes)
 
     def _find(self, request: Request, target: Target) -> Resource:
         resource = self._core.registry.find(target.group, target.version, target.plural)

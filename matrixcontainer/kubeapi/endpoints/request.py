@@ -1,6 +1,5 @@
 """A parsed HTTP request, and the resource that its path addresses."""
 
-import functools
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
@@ -30,11 +29,13 @@ class Request:
     body: bytes = b""  # set once it has been read
     user: User = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
+    target: "Target | None" = field(init=False)
+    """The resource that the path addresses; None for non-resource paths."""
+    attributes: Attributes = field(init=False)
 
-    @functools.cached_property
-    def target(self) -> "Target | None":
-        """The resource that the path addresses; None for non-resource paths."""
-        return parse_target(self.path)
+    def __post_init__(self) -> None:
+        self.target = parse_target(self.path)
+        self.attributes = _attributes_of(self, self.target)
 
     @property
     def media_type(self) -> str:
@@ -101,7 +102,9 @@ def parse_target(path: str) -> Target | None:
     if match is None:
         return None
     group, version = match["group"] or "", match["core"] or match["version"]
-    parts = [unquote(part) for part in match["rest"].rstrip("/").split("/")]
+    parts: list[str] = match["rest"].rstrip("/").split("/")
+    if "%" in path:
+        parts = [unquote(part) for part in parts]
     watch = len(parts) > 1 and parts[0] == "watch"
     if watch:
         parts = parts[1:]
@@ -120,7 +123,7 @@ VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH"
 NAMED = re.compile(r"(?:^|,)\s*metadata\.name==?([^,]+)")
 
 
-def attributes_of(request: Request, target: Target | None) -> Attributes:
+def _attributes_of(request: Request, target: Target | None) -> Attributes:
     """The request's authorization attributes. Lists and watches of a single named object carry its name."""
     verb = VERBS.get(request.method, request.method.lower())
     if target is None:

@@ -21,6 +21,7 @@ from matrixcontainer.kubeapi.patch.field_set import (
     applied_paths,
     child_schema,
     compare,
+    created_paths,
     from_fields,
     is_associative,
     is_granular,
@@ -122,6 +123,11 @@ def track_update(
         managers: dict[Owner, ManagedFields] = {}
         new["metadata"].pop("managedFields", None)
         write_managers(new, managers)
+        return
+    if old is None and stated is None and not schema.ref:
+        owner: Owner = (manager, "Update", new["apiVersion"], subresource)
+        own_paths = created_paths(without_ownership(new), schema)
+        write_managers(new, {owner: ManagedFields(own_paths, "" if subresource == "scale" else now)})
         return
     managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
     group = new["apiVersion"].rpartition("/")[0]

@@ -124,6 +124,17 @@ def compare(old: Any, new: Any, schema: Schema, path: Path = ()) -> tuple[set[Pa
     return added, modified, removed
 
 
+def created_paths(obj: dict[str, Any], schema: Schema) -> Paths:
+    """The fields that the creator of a custom object owns: what `compare` with an empty object would find added."""
+    found: set[Path] = set()
+    for key, value in obj.items():
+        inner = (f"f:{key}",)
+        if key not in ("apiVersion", "kind"):
+            found.add(inner)
+            _add_paths(found, value, child_schema(schema, key, ()), inner, nodes=True)
+    return frozenset(found - NEVER_OWNED)
+
+
 def _compare(
     old: Any, new: Any, schema: Schema, path: Path, added: set[Path], modified: set[Path], removed: set[Path]
 ) -> None:

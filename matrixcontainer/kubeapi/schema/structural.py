@@ -260,18 +260,27 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 
 def drop_nulls(value: Any, schema: Schema) -> Any:
     """Remove nulls that the schema does not allow, as decoding into a typed field does."""
+    try:
+        if b"null" not in orjson.dumps(value):  # as with most objects; much faster than looking for them
+            return value
+    except orjson.JSONEncodeError:  # too deep or not JSON
+        pass
+    return _drop_nulls(value, schema)
+
+
+def _drop_nulls(value: Any, schema: Schema) -> Any:
     if isinstance(value, dict):
         nulls = []
         for key, item in value.items():
             if item is None:
                 nulls.append(key)
             elif isinstance(item, (dict, list)) and (child := schema.child(key)) is not None and not child.is_leaf():
-                drop_nulls(item, child)
+                _drop_nulls(item, child)
         for key in nulls:
             child = schema.child(key)
             if child and not child.nullable and not child.preserve and (child.type or child.int_or_string):
                 del value[key]
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            drop_nulls(item, schema.items)
+            _drop_nulls(item, schema.items)
     return value

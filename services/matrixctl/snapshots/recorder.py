@@ -20,7 +20,7 @@ from services.matrixctl.snapshots.snapshot import SnapshotResult, take_snapshot
 from services.matrixctl.supervisor.state_folder import Stack, StateFolder
 from services.recordings.journals import events_since, revisions
 from services.recordings.recording import About, Action, Recording, add_to_snapshot
-from services.recordings.write_log import FOLDER, ON
+from services.recordings.write_log import FOLDER, ON, RECHECK_WALL_S
 from services.snapshots import archive
 
 INITIAL_SNAPSHOT = "beginning.snapshot"
@@ -36,7 +36,12 @@ def start_recording(folder: StateFolder) -> SnapshotResult:
         raise Conflict("the stack is already being recorded; stop that with `matrixctl record stop FILE`")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
-    return take_snapshot(folder, place / INITIAL_SNAPSHOT, (place / ON).touch)
+
+    def turn_on() -> None:
+        (place / ON).touch()
+        time.sleep(RECHECK_WALL_S)  # what the stopped processes saw before is out of date when they go on
+
+    return take_snapshot(folder, place / INITIAL_SNAPSHOT, turn_on)
 
 
 def stop_recording(folder: StateFolder, file: Path) -> Recording:
