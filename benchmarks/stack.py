@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks import Figure
 from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
 
 TIME_SCALE = 60.0

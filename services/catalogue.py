@@ -22,6 +22,8 @@ class Process:
     """The called processes that it can do without."""
     role: str = ""
     """The role of the token that it sends: no more than its calls need. It acts for all projects."""
+    shares_modules: bool = True
+    """Whether it imports most of what the others do; one that does not need not wait until that is imported."""
 
 
 PROCESSES: tuple[Process, ...] = (
@@ -72,6 +74,7 @@ PROCESSES: tuple[Process, ...] = (
         has_database=True,
         keeps_files=True,
         scheme="https",
+        shares_modules=False,
     ),
     Process(
         "operator",

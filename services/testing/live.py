@@ -15,8 +15,8 @@ from services.catalogue import BY_NAME
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
 from services.matrixctl.snapshots import snapshot as snapshots
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 from services.snapshots.archive import Manifest
 

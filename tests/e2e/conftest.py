@@ -13,8 +13,8 @@ from matrixcommon.model.errors import MatrixError
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import Stack, StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
 
 TIMEOUT_WALL_S = 90.0

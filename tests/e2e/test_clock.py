@@ -17,8 +17,8 @@ import httpx
 import pytest
 
 from services.matrixctl.clients.api_client import ApiClient
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import choose_processes, start_supervisor, stop_stack, watch_until_ready
 from tests.services.matrixctl.conftest import eventually
 

@@ -16,8 +16,8 @@ from services.matrixctl.demo.failover import FAILOVER
 from services.matrixctl.demo.shared_steps import Demo
 from services.matrixctl.demo.step_runner import Outcome, run_steps
 from services.matrixctl.output.screen import EXIT_REFUSED, echo, one_line
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import show_progress, start_supervisor, stop_stack
 
 DEMOS: dict[str, Demo] = {demo.name: demo for demo in (FAILOVER, AUTOSCALE)}

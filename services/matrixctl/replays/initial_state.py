@@ -16,8 +16,8 @@ from services.catalogue import PROCESSES
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output.screen import full_name
 from services.matrixctl.snapshots.snapshot import restore
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.recordings.journals import SERVICES, revisions
 from services.recordings.recording import About
 from services.snapshots import archive

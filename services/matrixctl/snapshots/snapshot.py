@@ -24,8 +24,8 @@ from services.matrixctl.supervisor.machine import store_machine_file
 from services.matrixctl.supervisor.machine_check import check_readable
 from services.matrixctl.supervisor.process_lock import LockUnavailable, ProcessLock
 from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, activate_pending_state
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder, write_atomically
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import stop_stack
 from services.process_faults.database_faults import allow_writes
 from services.snapshots import archive

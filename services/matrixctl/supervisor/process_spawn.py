@@ -1,9 +1,10 @@
 """Starting a process of the stack.
 
 Where the system can fork, the supervisor imports the modules that services share once, and each child starts as a copy:
-the memory of those modules is shared, and no child waits for the import. A child gets its own session, environment,
-folder and log, acquires its lock, and then runs `services.<x>.main.main([])`. Elsewhere a child is a new interpreter
-that does the same (`python -m services.matrixctl.supervisor.process_spawn`).
+the memory of those modules is shared, and no child waits for the import. The embedded Kubernetes API, which needs few
+of them, starts before. A child gets its own session, environment, folder and log, acquires its lock, and then runs
+`services.<x>.main.main([])`. Elsewhere a child is a new interpreter that does the same (`python -m
+services.matrixctl.supervisor.process_spawn`).
 """
 
 from __future__ import annotations

@@ -21,15 +21,13 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from pydantic import TypeAdapter
-
 from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
-from services.catalogue import PROCESSES, Process
+from services.catalogue import Process
 from services.chassis.logging import configure_logging
 from services.matrixctl.supervisor.log_rotation import rotate_all
 from services.matrixctl.supervisor.machine import SPEC_PROCESSES, machine_settings, resolve_machine, store_machine_file
@@ -37,7 +35,6 @@ from services.matrixctl.supervisor.probe import free_port, port_is_free, probe_r
 from services.matrixctl.supervisor.process_lock import Holder, LockUnavailable, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
     EXIT_LOCK_UNAVAILABLE,
-    SHARED_MODULES,
     can_fork,
     exit_text,
     inherited_environment,
@@ -46,6 +43,7 @@ from services.matrixctl.supervisor.process_spawn import (
 )
 from services.matrixctl.supervisor.restored_state import activate_pending_state, pending_state
 from services.matrixctl.supervisor.stack_record import StackRecord
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import LOOPBACK, SUPERVISOR, Child, Stack, StackTime, StateFolder
 
 log = logging.getLogger("supervisor")
@@ -62,29 +60,6 @@ HUNG_WALL_S, STARTUP_HUNG_WALL_S = 60.0, 600.0
 may be building a large machine."""
 STOP_TIMEOUT_WALL_S = 5.0
 LOGS_PERIOD_WALL_S = 5.0
-
-
-@dataclass(frozen=True)
-class StackRequest:
-    """What `up` requests of a new supervisor. Without a scale the state's last one is kept, initially 1; the same for
-    seed, database and machine."""
-
-    processes: tuple[Process, ...] = PROCESSES
-    scale: float | None = None
-    seed: int | None = None
-    database: str = ""
-    shared: tuple[str, ...] = SHARED_MODULES
-    topology: str = ""
-    """The machine of a new state: a built-in name, a machine file (YAML), or a drawing."""
-    host: str = LOOPBACK
-    """Address on which processes listen and reach each other; if they listen on all, they use the loopback address."""
-
-    def to_json(self) -> str:
-        return TypeAdapter(StackRequest).dump_json(self).decode()
-
-    @classmethod
-    def from_json(cls, text: str) -> StackRequest:
-        return TypeAdapter(cls).validate_json(text)
 
 
 @dataclass
@@ -192,9 +167,10 @@ class Supervisor:
 
     # --- the loop
 
-    def run(self) -> None:
+    def run(self, share: Callable[[], object] = lambda: None) -> None:
         """Supervise until told to stop, or until the state folder is removed, since it could then no longer be told.
-        Raises LockUnavailable if another supervisor runs."""
+        `share` imports what most processes share; the others start before it, and get ready beside it. Raises
+        LockUnavailable if another supervisor runs."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, self._on_stop_signal)
@@ -204,10 +180,22 @@ class Supervisor:
         self.folder.write(self.stack)
         self._stop_unknown_processes()
         lock = self.folder.process_lock(SUPERVISOR)
+        self.begin(share)
         while not self.stopping and lock.is_owned():
             self.reconcile()
             self._wait()
         self.stop_all()
+
+    def begin(self, share: Callable[[], object]) -> None:
+        """Start the processes that share little, then import what the others share."""
+        for process in self.request.processes:
+            if not process.shares_modules:
+                self._ensure(process.name)
+        try:
+            share()
+        except BaseException:
+            self.stop_all()
+            raise
 
     def _on_stop_signal(self, number: int, frame: object) -> None:
         self.stopping = True
@@ -366,6 +354,16 @@ class Supervisor:
         log.info("stopped", extra={"killed": killed})
 
 
+def share_modules(folder: StateFolder, request: StackRequest) -> None:
+    """Import and build what the processes share."""
+    if any(process.name in SPEC_PROCESSES for process in request.processes):
+        from services.matrixctl.supervisor.machine_check import prebuild_supernode
+
+        preload(request.shared, partial(prebuild_supernode, folder, request.topology))
+    else:
+        preload(request.shared)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="supervise", description="Keep the processes of one stack running.")
     parser.add_argument("--state", type=Path, required=True, help="folder of the stack")
@@ -384,14 +382,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         activate_pending_state(folder)
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = StackRequest.from_json(asked) if asked else StackRequest()
-    if can_fork():
-        if any(process.name in SPEC_PROCESSES for process in request.processes):
-            from services.matrixctl.supervisor.machine_check import prebuild_supernode
-
-            preload(request.shared, partial(prebuild_supernode, folder, request.topology))
-        else:
-            preload(request.shared)
-    Supervisor(folder, request).run()
+    supervisor = Supervisor(folder, request)
+    supervisor.run(partial(share_modules, folder, request) if supervisor.forking else lambda: None)
     lock.release()
     return 0
 

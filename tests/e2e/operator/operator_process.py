@@ -12,8 +12,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import choose_processes, start_supervisor, stop_stack, watch_until_ready
 
 SERVICES = "resource,link,compute,infer,agents"

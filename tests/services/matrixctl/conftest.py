@@ -14,8 +14,8 @@ import pytest
 
 from services.catalogue import Process
 from services.matrixctl.supervisor.probe import free_port
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import Stack, StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 
 STANDIN = "tests.services.matrixctl.standin"

@@ -16,8 +16,8 @@ from services.matrixctl.output.columns import print_table
 from services.matrixctl.output.screen import OutputFormat, echo, format_size
 
 if TYPE_CHECKING:
+    from services.matrixctl.supervisor.stack_request import StackRequest
     from services.matrixctl.supervisor.state_folder import StateFolder
-    from services.matrixctl.supervisor.supervisor import StackRequest
 
 SHOW = "show"
 

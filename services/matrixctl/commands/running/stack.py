@@ -82,7 +82,7 @@ def up(
     If the stack already runs, its status is shown. If its supervisor was killed, a new one adopts the processes.
     """
     from services.matrixctl.supervisor.machine_check import check_topology, ready_timeout_wall_s
-    from services.matrixctl.supervisor.supervisor import StackRequest
+    from services.matrixctl.supervisor.stack_request import StackRequest
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")

@@ -18,8 +18,9 @@ from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.state_folder import StackTime, StateFolder
-from services.matrixctl.supervisor.supervisor import StackRequest, Supervisor
+from services.matrixctl.supervisor.supervisor import Supervisor
 from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack
 from tests.services.matrixctl.conftest import SupervisedStack, eventually
 

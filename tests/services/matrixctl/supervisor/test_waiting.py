@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from services.matrixctl.output.screen import NotAccessible, NotRunning
-from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.stack_request import StackRequest
 from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 from tests.services.matrixctl.conftest import SupervisedStack
 
