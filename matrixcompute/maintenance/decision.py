@@ -121,6 +121,8 @@ def plan_maintenance(
     if state == "Running":
         planned, new_requests = _begin_units(inputs, planned)
         requests += new_requests
+    elif state == "Paused":  # what a node waited for when it was paused is not what it waits for now
+        planned = [_enter(inputs, unit, "Pending") if unit.state == "Pending" else unit for unit in planned]
     state = _final_state(state, planned) if state == before else state
     reason, message = summary(state, spec, planned)
     return Plan(state, reason, message, tuple(planned), tuple(requests))

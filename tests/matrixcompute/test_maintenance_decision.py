@@ -178,6 +178,14 @@ def test_maintenance_state(sentence, state, what, units, after):
     assert plan_units(what, units, [node_view(N0), node_view(N1)], state)[2] == after, sentence
 
 
+def test_paused_maintenance_shows_no_old_reasons_for_waiting():
+    waiting = unit(reason="NoBudget", message="1 of at most 1 nodes are out: sn0-c00-n1 Servicing")
+    occupied = unit(N1, "Cordoned", reason="InUse", message="one holds it")
+    nodes = [node_view(N0), node_view(N1, "Active", allocation="one", cordoned_by=MINE)]
+    units, asked, state, _ = plan_units(serviced(movable=False), [waiting, occupied], nodes, "Paused")
+    assert (units, asked, state) == ([("Pending", ""), ("Cordoned", "InUse")], [], "Paused")
+
+
 SWITCH = serviced(target={"switch": "sn0-l2p4-k11"}, service_s=60)
 CHIP = "sn0-l2p4-k11"
 
