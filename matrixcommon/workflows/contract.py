@@ -28,7 +28,11 @@ class StepView(ApiModel):
 class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: the fields of every resource, and the progress of the work."""
 
-    state: str = Field("", description="Running, Undoing after a refusal or cancellation, Done, Failed or Cancelled")
+    state: str = Field(
+        "",
+        description="Waiting while workflows are drained, Running, Undoing after a refusal or cancellation, Done, "
+        "Failed or Cancelled",
+    )
     message: str = Field("", description="what it waits for, or why it failed, is stuck or was cancelled; else empty")
     steps: list[StepView] = Field(default_factory=empty_list, description="its steps, in the order of execution")
 

@@ -102,10 +102,14 @@ class WorkflowLog(Generic[C, R]):
         return self._host.store.records.cached_query(self._host.row, ("written", name), ask)
 
     def begun(self, name: str) -> None:
-        """A workflow that was requested during a drain starts now."""
+        """A workflow that waited for the end of a drain starts now, or continues."""
         with self._open(name) as (_, row):
-            if row is not None:
-                row.trace, row.message = with_entry(None, row.reached, startedAt=self._clock.now()), ""
+            if row is None:
+                return
+            if not row.trace:
+                row.trace = with_entry(None, row.reached, startedAt=self._clock.now())
+            if row.state == "Waiting":
+                row.state, row.message = "Running", ""
 
     def done(self, name: str, reached: str) -> None:
         """The step is done; with the last one the workflow is."""

@@ -15,7 +15,10 @@ from matrixcommon.persistence.resource_row import ResourceRow
 from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainView
 from matrixcommon.workflows.progress import step_views
 
-OPEN = ("Running", "Undoing")
+FORWARD = ("Waiting", "Running")
+"""States of an operation with steps ahead of it. Waiting: a drain keeps it from starting, or from continuing."""
+
+OPEN = (*FORWARD, "Undoing")
 """States of an operation in progress, which is resumed after a crash; it ends as Done, Failed or Cancelled."""
 
 STUCK = "Stuck"

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Generic
@@ -30,7 +30,7 @@ from matrixcommon.telemetry.trace import RESOURCE, resumed_span, traceparent
 from matrixcommon.workflows.host import Host, R, UnreadablePayload
 from matrixcommon.workflows.log import WorkflowLog
 from matrixcommon.workflows.progress import RetryPolicy, with_entry
-from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, open_workflows
+from matrixcommon.workflows.rows import FORWARD, WorkflowDrainRow, WorkflowRow, open_workflows
 from matrixcommon.workflows.verbs import supersede
 from matrixcommon.workflows.workflow import RETRY_INTERVAL_S, C, RewindToStep, Step, StepFunction, StepPending, Workflow
 
@@ -108,20 +108,22 @@ class WorkflowRunner(Generic[C, R]):
         row: R = mapping_of(self._host.row).made(
             name=name,
             project=target.project,
-            state="Running",
+            state="Waiting" if (drains := self._drains(session)) else "Running",
             verb=verb,
             target=target.name,
             steps=self.workflows[verb].names,
             parameters=about,
         )
-        if drains := self._drains(session):
-            row.message = f"begins once workflows are no longer drained by {', '.join(each.name for each in drains)}"
+        if drains:
+            row.message = _waits_for("begins", drains)
         else:
             kept = {"traceparent": parent} if (parent := traceparent()) else {}
             row.trace = with_entry(None, row.steps[0], startedAt=now, **kept)
         row.definition = self._definitions[verb]
         self._host.opened(row, target)
         session.add(row)
+        if drains:
+            self._host.record_event(session, row, "WaitsForDrain", f"operation {name_of(name)} {row.message}", now)
         return row
 
     def under_way(self, session: Session, target: ResourceRow) -> list[R]:
@@ -158,7 +160,8 @@ class WorkflowRunner(Generic[C, R]):
             run = self._runs[name] = _Run(found[name])
             run.task = asyncio.create_task(self._run_to_end(name, run, before), name=name)
         if drains:
-            self._count(len(self._runs), len(begun - self._runs.keys()), len(found.keys() - begun))
+            idle = found.keys() - self._runs.keys()
+            self._record_drains(len(self._runs), begun & idle, found.keys() - begun)
         return len(self._runs)
 
     @property
@@ -172,11 +175,21 @@ class WorkflowRunner(Generic[C, R]):
     def _drains(self, session: Session) -> list[WorkflowDrainRow]:
         return sorted(all_rows(session, self._host.drains), key=attrgetter("name"))
 
-    def _count(self, running: int, resting: int, waiting: int) -> None:
+    def _record_drains(self, running: int, resting: Collection[str], waiting: Collection[str]) -> None:
+        """Record how many workflows run, rest at a safe point and wait to begin, and with each of the latter two which
+        drains it waits for."""
         with self._store.transaction() as session:
-            for row in self._drains(session):
-                row.state = "Draining" if running else "Drained"
-                row.running, row.resting, row.waiting = running, resting, waiting
+            drains = self._drains(session)
+            for drain in drains:
+                drain.state = "Draining" if running else "Drained"
+                drain.running, drain.resting, drain.waiting = running, len(resting), len(waiting)
+            texts = {name: _waits_for("begins", drains) for name in waiting}
+            if self._resting:
+                texts |= {name: _waits_for("stopped at a safe point; it continues", drains) for name in resting}
+            for name, text in texts.items() if drains else ():
+                row = session.get(self._host.row, name)
+                if row is not None and row.state in FORWARD and row.stuck is None:
+                    row.state, row.message = "Waiting", text
 
     async def reconcile(self) -> str:
         """Call `resume` and describe the result, for use as a reconciler."""
@@ -231,11 +244,11 @@ class WorkflowRunner(Generic[C, R]):
                 return
             run.parent = request_trace(row)
             steps, stuck, definition = workflow.resumed_steps(row), row.stuck, self._definitions[row.verb]
-        if not row.trace:
+        if not row.trace or row.state == "Waiting":
             self._log.begun(name)
         if stuck is not None:
             self._log.mark_known(name)
-        redefined = row.state == "Running" and definition != (row.definition or definition)
+        redefined = row.state in FORWARD and definition != (row.definition or definition)
         if steps != row.steps or redefined:
             self._log.changed(name, steps, definition)
         try:
@@ -318,6 +331,11 @@ class WorkflowRunner(Generic[C, R]):
         """Mark a workflow as stuck. This process does not retry it unless it is resumed explicitly."""
         self._stuck.add(name)
         self._log.stuck(name, reason, f"{message}; {way_out}")
+
+
+def _waits_for(what: str, drains: Iterable[WorkflowDrainRow]) -> str:
+    """What a workflow does once those drains are gone."""
+    return f"{what} once workflows are no longer drained by {', '.join(each.name for each in drains)}"
 
 
 def request_trace(row: WorkflowRow) -> str:

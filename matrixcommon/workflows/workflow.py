@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.workflows.rows import WorkflowRow
+from matrixcommon.workflows.rows import FORWARD, WorkflowRow
 
 C = TypeVar("C")
 
@@ -100,7 +100,7 @@ class Workflow(Generic[C]):
     def resumed_steps(self, row: WorkflowRow) -> list[str]:
         """The names of a row's steps: finished ones as they were, those ahead as this release defines them."""
         step = self.step(row.reached)
-        if row.state != "Running" or step is None:
+        if row.state not in FORWARD or step is None:
             return row.steps
         return [*row.steps[: row.step], *self.names[self.names.index(step.name) :]]
 

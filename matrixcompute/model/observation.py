@@ -13,6 +13,7 @@ from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import pluralized
 from matrixcommon.model.resource_model import set_condition
 from matrixcompute.contract import NOT_SERVING, InstanceRequest, SliceSummary
+from matrixcompute.model.member_health import describe_sub_healthy
 from matrixcompute.model.states import UNREADY
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
@@ -170,10 +171,12 @@ def _degraded(observed: Observed, recovery: Recovery, desired: int, missing: int
         return "Degraded", True, "MembersMissing", f"{has}: there was no node for the others"
     if _planes_below_floor(observed):
         return "Degraded", True, "FloorsBroken", "links cannot keep the promised floors"
+    texts = []
     if lossy := list(dict.fromkeys(each.plane.value for each in observed.slices if each.state == "Degraded")):
-        routed = f"links are lost on {', '.join(lossy)}, and traffic is routed around them: the floors are kept"
-        return "Degraded", False, "Whole", routed
-    return "Degraded", False, "Whole", "nothing is broken"
+        texts.append(f"links are lost on {', '.join(lossy)}, and traffic is routed around them: the floors are kept")
+    if sub_healthy := describe_sub_healthy(observed.allocation.members if observed.allocation is not None else ()):
+        texts.append(sub_healthy)
+    return "Degraded", False, "Whole", "; ".join(texts) or "nothing is broken"
 
 
 def _ready(

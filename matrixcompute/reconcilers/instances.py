@@ -154,7 +154,7 @@ class InstanceReconciler:
         members = observed.allocation.members if observed.allocation is not None else ()
         tried = self._rungs_tried(session, instance, members) if broken_members(members) else []
         recovery = plan_recovery(members, snapshot.out, policy, tried, self._clock.now())
-        instance.observe(observed, recovery, self._clock.now())
+        self._store.observe(session, instance, observed, recovery, self._clock.now())
         self._record_downtime(instance, observed)
         if session.is_modified(instance):
             findings.changed.append(instance.name)

@@ -74,7 +74,7 @@ class ReadinessUpdater:
             if instance is None:
                 return False
             slices = tuple(ObservedSlice.from_stored(each) for each in instance.slices or ())
-            instance.observe(Observed(allocation, slices), None, self._clock.now())
+            self._store.observe(session, instance, Observed(allocation, slices), None, self._clock.now())
             return instance.state in HOLDING and (allocation is None or allocation.state == "Releasing")
 
 

@@ -29,6 +29,7 @@ from matrixcompute.contract import (
     Reliability,
     RungView,
 )
+from matrixcompute.model.member_health import health_events
 from matrixcompute.model.observation import Observed, conditions_of, not_ready_reason
 from matrixcompute.model.states import INSTANCE_STATES, UNREADY
 from matrixcompute.recovery.ladder import RungTried
@@ -377,6 +378,15 @@ class ComputeStore(Store):
         newest = session.scalars(_NEWEST_EVENT, {"about": str(instance)}).first()
         if newest is None or (newest.reason, newest.message) != (reason, message):
             EventRow.note(session, at, type, reason, message, about=instance, project=project_of(instance))
+
+    def observe(
+        self, session: Session, instance: InstanceRow, observed: Observed, recovery: Recovery | None, now: float
+    ) -> None:
+        """Record what is observed of an instance, and events of members that began to work with a fault, or ceased."""
+        members = observed.allocation.members if observed.allocation is not None else ()
+        for event in health_events(instance.members or (), members):
+            self.record_event(session, instance.name, event.reason, event.message, now, event.type)
+        instance.observe(observed, recovery, now)
 
     def delete_before(self, session: Session, at: float) -> int:
         """Delete events and finished operations older than `at`. Returns how many."""

@@ -30,7 +30,7 @@ async def mark_active(context: StepContext) -> None:
         instance.applied = context.shape.wire()
         if is_condition_true(instance.conditions or [], "Preempted"):
             instance.set_condition("Preempted", False, "Returned", "it has nodes again", now, done)
-        instance.observe(observed, plan, now)
+        context.store.observe(session, instance, observed, plan, now)
         of = f"{allocation.nodes} of " if instance.missing_members(allocation) else ""
         verb = "is" if context.shape.nodes == 1 else "are"
         nodes, power = pluralized(context.shape.nodes, "node"), POWER_STATES[context.shape.power]

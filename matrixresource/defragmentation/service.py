@@ -16,6 +16,7 @@ from matrixcommon.model.errors import Cancelled, Conflict, ExceedsDomain, Insuff
 from matrixcommon.model.hardware_names import validate_resource_name
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows import verbs
+from matrixcommon.workflows.rows import FORWARD
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking_cabinets, describe_request, does_not_fit, exceeded_domain
@@ -137,7 +138,7 @@ class DefragmentationService:
             if row.state == "Running":
                 row.cancelling = True
                 for operation in self._runner.under_way(session, row):
-                    if operation.state == "Running":
+                    if operation.state in FORWARD:
                         verbs.roll_back(operation, Cancelled(f"defragmentation {name!r} was cancelled"))
             elif row.state in ("Proposed", "Approved"):
                 self._plans.end(session, row, "Cancelled", "Cancelled", "nothing was moved")

@@ -61,6 +61,11 @@ async def test_workflow_that_outlives_the_grace_period_resumes_later(tmp_path):
         await asyncio.sleep(50)
         view = counts(process)
         assert (view.state, view.resting, view.waiting) == ("Drained", 1, 0)
+        resting = process.workflow(name)
+        assert (resting.state, resting.reached) == ("Waiting", resting.steps[1])
+        assert resting.message == (
+            "stopped at a safe point; it continues once workflows are no longer drained by upgrade"
+        )
         asked = len(recorded.calls)
         await asyncio.sleep(1000)
         process.runner.resume()
@@ -73,6 +78,23 @@ async def test_workflow_that_outlives_the_grace_period_resumes_later(tmp_path):
         recorded.raises.clear()
         assert (await process.wait_until_ended(name)).state == "Done"
         assert (DO, 0) not in recorded.calls[asked:], "it continued where it had been"
+
+
+async def test_what_waits_names_the_drains_that_are_left(tmp_path):
+    recorded = RecordedWorkflow(1)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        served = operations(process)
+        served.drain("upgrade", WorkflowDrainRequest())
+        name = process.open()
+        assert process.workflow(name).state == "Waiting"
+        served.drain("audit", WorkflowDrainRequest())
+        assert process.workflow(name).message == "begins once workflows are no longer drained by audit, upgrade"
+        served.undrain("upgrade")
+        row = process.workflow(name)
+        assert (row.state, row.message) == ("Waiting", "begins once workflows are no longer drained by audit")
+        assert not recorded.calls
+        served.undrain("audit")
+        assert (await process.wait_until_ended(name)).state == "Done"
 
 
 async def test_running_call_completes_after_the_grace_period(tmp_path):

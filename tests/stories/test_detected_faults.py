@@ -77,3 +77,32 @@ async def test_fault_of_a_member_names_its_instance(tmp_path):
         await stack.until(listed, "it is listed", within_s=600)
         of = (await faults(stack))[member]
         assert (of["action"], of["instance"]) == ("Replace", "one"), "there is no room to do so yet"
+
+
+async def test_fault_that_nothing_repairs_is_an_event_of_its_instance(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 2, spares=1)
+        member = (await stack.active("one", 2)).members[0].node
+        for name, kind, level in (("slow", "slow-node", "SubHealth"), ("nic", "rdma-nic-fault", "PreSeparate")):
+            stack.impair(name, kind, member)
+
+            async def reported(level: str = level) -> bool:
+                events = (await stack.get("compute", "/v1/events", params={"filter": "about=one"})).json()["items"]
+                return any(
+                    each["reason"] == "MemberSubHealthy" and member in each["message"] and level in each["message"]
+                    for each in events
+                )
+
+            await stack.until(reported, f"an event names {level}", within_s=300)
+            view = await stack.compute.find_instance("one")
+            assert view is not None
+            assert view.state == "Active"
+            degraded = next(each for each in view.conditions if each.type == "Degraded")
+            assert kind != "slow-node" or (degraded.status == "False" and member in degraded.message)
+            stack.repair(name)
+
+        async def is_over() -> bool:
+            events = (await stack.get("compute", "/v1/events", params={"filter": "about=one"})).json()["items"]
+            return events[-1]["reason"] == "MemberHealthy"
+
+        await stack.until(is_over, "an event says that it is over", within_s=300)

@@ -362,7 +362,11 @@ async def test_instance_requested_during_a_workflow_drain_is_created_afterwards(
         await asyncio.sleep(600)
         view = (await stack.get("compute", "/v1/workflow-drains/upgrade")).json()
         assert (view["state"], view["running"], view["waiting"]) == ("Drained", 0, 1)
-        assert "drained by upgrade" in (await operation_of(stack, "late"))["message"]
+        waiting = await operation_of(stack, "late")
+        assert (waiting["state"], waiting["done"], waiting["steps"][0]["state"]) == ("Waiting", False, "Waiting")
+        assert "drained by upgrade" in waiting["message"]
+        events = (await stack.get("compute", "/v1/events", params={"filter": "about=late"})).json()["items"]
+        assert any(each["reason"] == "WaitsForDrain" and "drained by upgrade" in each["message"] for each in events)
         assert [each.name for each in await stack.resource.allocations()] == ["early"]
         assert (await http.delete("/v1/workflow-drains/upgrade")).status_code == 204
         await stack.active("late", 1)

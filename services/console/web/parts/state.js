@@ -6,7 +6,7 @@ import { clock } from "./format.js";
 
 const TONES = {
   good: ["Active", "Available", "Ready", "Serving", "Healthy", "Connected", "Up", "Done", "Completed", "Bound", "Open", "On", "PASS", "True", "Spare", "InUse", "Inactive"],
-  busy: ["Pending", "Provisioning", "Updating", "Repairing", "Stopping", "Starting", "Deleting", "Deploying", "Draining", "Reserved", "Running", "Verifying", "Cleaning", "Inspecting", "Enrolled", "LayingOut", "Loading", "Queued", "Preparing", "Stale", "Undoing", "Compensating"],
+  busy: ["Pending", "Provisioning", "Updating", "Repairing", "Stopping", "Starting", "Deleting", "Deploying", "Draining", "Reserved", "Running", "Waiting", "Verifying", "Cleaning", "Inspecting", "Enrolled", "LayingOut", "Loading", "Queued", "Preparing", "Stale", "Undoing", "Compensating"],
   warn: ["SubHealthy", "Degraded", "Closed", "Servicing", "Stopped", "Suspended", "Off", "STOPPED", "INVALID", "Unknown", "Cancelled"],
   bad: ["Failed", "Unhealthy", "Lost", "Down", "Quarantined", "Retired", "FAIL", "Abandoned", "Injected"],
 };
