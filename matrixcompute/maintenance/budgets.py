@@ -92,7 +92,10 @@ class DisruptionBudgetRequest(DisruptionBudgetSpec):
 
 
 class DisruptionBudgetView(ResourceView, DisruptionBudgetSpec):
-    """A budget as stored, in force at present or not."""
+    """A budget as stored, inside or outside its time window."""
+
+    state: str = Field("", description="Active, or Inactive while the supernode that it names does not exist")
+    message: str = Field("", description="why it limits nothing; empty while it is Active")
 
 
 @dataclass(frozen=True)

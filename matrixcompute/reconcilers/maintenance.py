@@ -7,6 +7,7 @@ Affected instances are notified by an event and their condition Maintenance.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 
@@ -31,7 +32,7 @@ from matrixcompute.maintenance.decision import (
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import UNDER_WAY
 from matrixcompute.model.states import SETTLED
-from matrixcompute.store.disruption_budgets import disruption_budgets
+from matrixcompute.store.disruption_budgets import DisruptionBudgetRow, budgets_of_supernodes, disruption_budgets
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore, EventRow, InstanceRow
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
@@ -68,6 +69,7 @@ class MaintenanceReconciler:
 
     async def reconcile(self) -> str:
         """Reconcile every open maintenance. An error in one does not affect the others."""
+        await self._update_budgets()
         names = [row.name for row in self._store.records.query_unless_known_empty(MaintenanceRow, open_maintenances)]
         notified = self._store.records.query_unless_known_empty(InstanceRow, self._notified_instances)
         self.any_open = bool(names)
@@ -81,6 +83,15 @@ class MaintenanceReconciler:
                 self._record_refusal(name, refused)
         self._update_conditions()
         return f"{len(names)} maintenances are open"
+
+    async def _update_budgets(self) -> None:
+        """Update the state of the budgets that name a supernode, which may have been added or removed."""
+        if not self._store.records.query_unless_known_empty(DisruptionBudgetRow, budgets_of_supernodes):
+            return
+        supernodes = {domain.name for domain in await self._control_plane.domains("level=supernode")}
+        with self._store.transaction() as session:
+            for row in budgets_of_supernodes(session):
+                row.update_state(supernodes, self._clock.now())
 
     def _notified_instances(self, session: Session) -> list[InstanceRow]:
         """The instances whose condition Maintenance is true."""
@@ -230,20 +241,28 @@ class MaintenanceReconciler:
     def _update_conditions(self) -> None:
         """Update the condition Maintenance of each instance from the open maintenances that affect it."""
         with self._store.transaction() as session:
-            notices = [(_notice(row), _affected_names(row)) for row in open_maintenances(session)]
+            notices = [(row.name, _notice(row), _affected_names(row)) for row in open_maintenances(session)]
             for instance in self._store.instances(session):
                 own = {instance.name, *(member["node"] for member in instance.members or [])}
-                self._update_condition(session, instance, [notice for notice, affected in notices if own & affected])
+                self._update_condition(session, instance, {name: text for name, text, units in notices if own & units})
 
-    def _update_condition(self, session: Session, instance: InstanceRow, texts: list[str]) -> None:
-        now = self._clock.now()
-        current = instance.find_condition(CONDITION)
-        if texts:
-            message = "; ".join(texts)
-            if current is None or (current["status"], current["message"]) != ("True", message):
-                instance.set_condition(CONDITION, True, "Scheduled", message, now)
-                self._store.record_event(session, instance.name, "MaintenanceScheduled", message, now)
-        elif current is not None and current["status"] == "True":
+    def _update_condition(self, session: Session, instance: InstanceRow, notices: Mapping[str, str]) -> None:
+        """`notices`: by maintenance, all that affect it. Each that is new or has changed is an event, and each end."""
+        now, current = self._clock.now(), instance.find_condition(CONDITION)
+        before = str(current["message"]) if current is not None and current["status"] == "True" else ""
+        message = NOTICE_SEPARATOR.join(notices.values())
+        if message == before:
+            return
+        for name in _notified(before):
+            if name not in notices:
+                text = _end_notice(name, session.get(MaintenanceRow, name))
+                self._store.record_event(session, instance.name, "MaintenanceEnded", text, now)
+        for notice in notices.values():
+            if notice not in before:
+                self._store.record_event(session, instance.name, "MaintenanceScheduled", notice, now)
+        if notices:
+            instance.set_condition(CONDITION, True, "Scheduled", message, now)
+        else:
             instance.set_condition(CONDITION, False, "Over", "nothing of it is to be worked on", now)
 
 
@@ -275,6 +294,23 @@ def _affected_names(row: MaintenanceRow) -> set[str]:
     if row.request.target.kind == "switch":
         return {name for unit in open_units for name in unit.instances}
     return {unit.name for unit in open_units}
+
+
+NOTICE_SEPARATOR = "; "
+
+
+def _notified(message: str) -> list[str]:
+    """The maintenances that the message of the condition names."""
+    return re.findall(rf"(?:^|{NOTICE_SEPARATOR})maintenance ([a-z0-9-]+) of ", message)
+
+
+def _end_notice(name: str, row: MaintenanceRow | None) -> str:
+    """Why a maintenance no longer affects an instance. `row`: None if it was deleted."""
+    if row is None:
+        return f"maintenance {name} was deleted"
+    if not row.open:
+        return f"maintenance {name} of {row.request.target} is {row.state}: {row.message}"
+    return f"maintenance {name} of {row.request.target} has nothing of it left to work on"
 
 
 def _notice(row: MaintenanceRow) -> str:

@@ -86,7 +86,8 @@ def describe_budget(budget: DisruptionBudgetView) -> str:
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
     reasons = " or ".join(budget.reasons)
     nodes = f"{budget.nodes} of the nodes" if budget.nodes.endswith("%") else pluralized(budget.nodes, "node")
-    return f"at most {nodes} {where} may be out of service for {reasons}, {when}"
+    inactive = f"; {budget.message}" if budget.message else ""
+    return f"at most {nodes} {where} may be out of service for {reasons}, {when}{inactive}"
 
 
 def describe_policy(policy: RecoveryPolicyView) -> str:

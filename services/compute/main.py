@@ -99,7 +99,7 @@ def build(
             instance_routes(store, instances.service, instances.operations),
             incident_routes(store, clock),
             policy_routes(store, autoscaling.policies, RecoveryPolicies(store), instances.node_health.nudge),
-            maintenance_routes(store, maintenance.maintenances, DisruptionBudgets(store)),
+            maintenance_routes(store, maintenance.maintenances, DisruptionBudgets(store, control_plane, clock)),
             scenario_routes(store, Scenarios(store), scenarios.runs),
         ],
         ACCESS,

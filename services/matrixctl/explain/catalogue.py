@@ -66,6 +66,7 @@ CONDITIONS = {
     "Scheduled": "whether nodes and spares are reserved",
     "SparesAvailable": "whether the requested number of spares is ready",
     "Stuck": "whether it cannot continue by itself",
+    "SupernodeExists": "whether the supernode that a disruption budget names exists",
     "Synced": "whether MatrixCompute has the spec of this generation",
 }
 """Condition types, each with the question that its status answers."""

@@ -260,8 +260,8 @@ LISTED_KINDS: tuple[ListedKind, ...] = (
     ListedKind(
         "disruption-budgets",
         "compute",
-        "name, nodes, supernode, reasons, schedule, duration (s):durationS",
-        "generation, labels",
+        "name, state, nodes, supernode, reasons, schedule, duration (s):durationS",
+        "message, generation, labels",
         "disruption-budget, db",
         means="limits on how many nodes maintenances may take out at once, for which actions and when",
     ),

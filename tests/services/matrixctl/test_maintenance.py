@@ -95,8 +95,8 @@ def test_how_far_each_of_many_is_is_shown_to_who_asks_for_it(
 
 
 def test_a_budget_is_said_as_it_is_and_a_wrong_one_once(harness: CliHarness) -> None:
-    assert "at most 10% of the nodes may be out, always" in harness.run("budget set a --nodes 10%")[1]
-    assert "at most 1 node may be out, always" in harness.run("budget set b --nodes 1")[1]
+    assert "at most 10% of the nodes of each supernode may be out, always" in harness.run("budget set a --nodes 10%")[1]
+    assert "at most 1 node of each supernode may be out, always" in harness.run("budget set b --nodes 1")[1]
     code, _, err = harness.run("budget set c --nodes few")
     assert (code, err.count("a number such as"), "[field nodes]" in err) == (1, 1, True)
 

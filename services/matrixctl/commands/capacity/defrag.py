@@ -106,5 +106,6 @@ def _show(view: dict[str, Any], output: OutputFormat) -> None:
     )
     echo(f"room: {', '.join(view['room'])}")
     print_table("allocation, rank, from, to, npus, by, state", view["moves"])
-    if view["message"]:
-        echo(view["message"])
+    stops = "it was cancelled, and stops after this move" if view["cancelling"] else ""
+    if texts := [text for text in (view["message"], stops) if text]:
+        echo("; ".join(texts))

@@ -9,11 +9,11 @@ import typer
 
 from matrixcommon.api.client import resource_path
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import pluralized
+from matrixcommon.model.quantities import pluralized, timestamp
 from services.matrixctl.clients.input_files import read_mapping
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
-from services.matrixctl.commands.options import Output, StackOptions, parse_seconds, print_for_programs
+from services.matrixctl.commands.options import Output, StackOptions, parse_instant_s, parse_seconds, print_for_programs
 from services.matrixctl.commands.reading.get import show
 from services.matrixctl.output.columns import print_table
 from services.matrixctl.output.resource_kinds import find_kind
@@ -51,10 +51,11 @@ def create(
         float | None, typer.Option("--service-s", help="Emulated seconds in service (default: until `node recover`).")
     ] = None,
     not_before: Annotated[
-        Part, typer.Option(help="Start no earlier than this emulated time: 2026-01-31T08:00:00Z.")
+        Part, typer.Option(help="Start no earlier than this, in emulated time: 2026-01-31T08:00:00Z, 14:00 or +2h.")
     ] = None,
     deadline: Annotated[
-        Part, typer.Option(help="Start nothing after this emulated time, and roll back work in progress.")
+        Part,
+        typer.Option(help="Start nothing after this, and roll back work in progress: a time as for --not-before."),
     ] = None,
     max_unavailable: Annotated[
         int | None, typer.Option(help="Maximum number of nodes out at once (default 1).")
@@ -86,8 +87,8 @@ def create(
         "action": "Firmware" if firmware else None,
         "firmware": firmware,
         "serviceS": service_s,
-        "notBefore": not_before,
-        "deadline": deadline,
+        "notBefore": _instant(stack, not_before, "--not-before"),
+        "deadline": _instant(stack, deadline, "--deadline"),
         "movable": False if no_move else None,
         "budget": (body.get("budget") or {}) | budget,
         "reason": reason,
@@ -96,6 +97,10 @@ def create(
     params = {"validateOnly": "true"} if dry_run else None
     view = stack.client.call("compute", "PUT", resource_path(COLLECTION, name), body=body, params=params)
     _show_or_wait(stack.client, view, watch and not dry_run, output, whole=dry_run)
+
+
+def _instant(stack: StackOptions, text: str | None, option: str) -> str | None:
+    return None if text is None else timestamp(parse_instant_s(text, stack.emulated_now_s, option))
 
 
 @command("budget set")
@@ -128,7 +133,10 @@ def budget_set(
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
     share = str(view["nodes"]).endswith("%")
     nodes = f"{view['nodes']} of the nodes" if share else pluralized(view["nodes"], "node")
-    echo(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
+    where = view.get("supernode") or "each supernode"
+    echo(f"{', '.join(view['reasons'])}: at most {nodes} of {where} may be out, {when}")
+    if view["message"]:
+        echo(f"{name} is {view['state']}: {view['message']}")
 
 
 @command("budget delete")

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.api.client import resource_path
+from matrixcommon.model.errors import InvalidField
 from services.matrixctl.clients.collections import find_service, serving_services
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import names_of
@@ -166,4 +167,7 @@ def operation_undrain(stack: StackOptions, name: DrainName, service: Service = N
 
 
 def _services(stack: StackOptions, service: str | None) -> list[str]:
-    return [service] if service else serving_services(stack.client, find_kind("workflow-drains"))
+    serving = serving_services(stack.client, find_kind("workflow-drains"))
+    if service is not None and service not in serving:
+        raise InvalidField(f"{service} has no operations; give one of {', '.join(serving)}", field="--service")
+    return serving if service is None else [service]
