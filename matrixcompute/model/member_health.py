@@ -41,7 +41,7 @@ def health_events(before: Iterable[Mapping[str, Any]], members: Iterable[MemberV
 
 def describe_fault(member: MemberView) -> str:
     """What a member works with, and what becomes of it."""
-    outcome = "it keeps working" if member.level != "PreSeparate" else "it keeps working until it is released"
+    outcome = "it keeps working until it is released" if "(PreSeparate)" in member.fault else "it keeps working"
     return f"{member.node} is SubHealthy: {member.fault or 'its agent gave no code'}; {outcome}"
 
 

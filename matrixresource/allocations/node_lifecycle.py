@@ -71,7 +71,8 @@ class NodeLifecycle:
             holders = self._holders(session, node)
             lost = self._check_holders(node, verb, holders, request.force)
             desired, task = DESIRED_BY_VERB[verb]
-            message = f"{by} asked to {verb}" + (f": {request.reason}" if request.reason else "")
+            message = f"{by} asked to {verb}" + (f" to {request.firmware}" if request.firmware else "")
+            message += f": {request.reason}" if request.reason else ""
             message += "; forced: its holder lost it" if lost else ""  # everybody sees this: no names
             self._set_desired(session, node, desired, "Forced" if lost else "Requested", message)
             if verb == "enrol":

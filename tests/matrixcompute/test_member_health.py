@@ -13,8 +13,8 @@ NIC = "npu2-die0 81078603 (PreSeparate)"
 A, B = "sn0-c00-n0", "sn0-c01-n0"
 
 
-def sub_healthy(node: str, fault: str = SLOW, level: str = "SubHealth", role: str = "member") -> MemberView:
-    return member(node, role, health="SubHealthy").model_copy(update={"fault": fault, "level": level})
+def sub_healthy(node: str, fault: str = SLOW, role: str = "member") -> MemberView:
+    return member(node, role, health="SubHealthy").model_copy(update={"fault": fault})
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_events_of_members_that_work_with_a_fault(case, before, now, reasons):
 def test_the_event_names_role_node_fault_and_what_becomes_of_it():
     slow, ends = (
         health_events([member(A).wire()], [sub_healthy(A)])[0],
-        sub_healthy(B, NIC, "PreSeparate", role="spare"),
+        sub_healthy(B, NIC, "spare"),
     )
     assert (slow.type, slow.message) == ("Warning", f"member {A} is SubHealthy: {SLOW}; it keeps working")
     assert health_events([], [ends])[0].message == (

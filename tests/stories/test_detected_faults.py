@@ -83,7 +83,10 @@ async def test_fault_that_nothing_repairs_is_an_event_of_its_instance(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, spares=1)
         member = (await stack.active("one", 2)).members[0].node
-        for name, kind, level in (("slow", "slow-node", "SubHealth"), ("nic", "rdma-nic-fault", "PreSeparate")):
+        for name, kind, level in (
+            ("slow", "slow-node", "SubHealth"),
+            ("nic", "rdma-nic-fault", "(PreSeparate); it keeps working until it is released"),
+        ):
             stack.impair(name, kind, member)
 
             async def reported(level: str = level) -> bool:

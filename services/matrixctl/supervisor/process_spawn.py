@@ -199,6 +199,8 @@ def run(name: str, module: str, lock_file: Path) -> int:
         print(f"{name}: {taken}", file=sys.stderr)
         return EXIT_LOCK_UNAVAILABLE
     except SystemExit as end:
+        if isinstance(end.code, str):
+            print(end.code, file=sys.stderr)  # as the interpreter would: why a setting or a database cannot be used
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:
         return 0

@@ -203,12 +203,21 @@ class StateFolder:
         except FileNotFoundError:
             return None
         except ValueError as wrong:
-            raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away; its stack is lost") from wrong
-        from matrixcommon.emulation.stack_clock import read_timeline  # with asyncio, which most commands need not load
+            text = "restore it, or move it away: `matrixctl up` continues with the databases, but has to be given"
+            text += " --topology, --database, --time-scale and --seed again, and emulated time starts as today's"
+            raise Unreadable(f"{self.stack_file} is damaged ({_first_problem(wrong)}); {text}") from wrong
+        timeline = self.timeline()
+        return stack if timeline is None else replace(stack, time=stack.time.updated_from(timeline, time.time()))
 
-        with suppress(FileNotFoundError):
-            return replace(stack, time=stack.time.updated_from(read_timeline(self.clock_file), time.time()))
-        return stack
+    def timeline(self) -> Timeline | None:
+        """What the clock file says; None if it is missing or damaged. The next start writes it again."""
+        # with asyncio, which most commands need not load
+        from matrixcommon.emulation.stack_clock import ClockUnreadable, read_timeline
+
+        try:
+            return read_timeline(self.clock_file)
+        except (FileNotFoundError, ClockUnreadable):
+            return None
 
     def to_json(self, stack: Stack) -> str:
         """The content of stack.json."""
@@ -223,6 +232,12 @@ def _stack_adapter() -> TypeAdapter[Stack]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Stack)
+
+
+def _first_problem(wrong: ValueError) -> str:
+    from pydantic import ValidationError
+
+    return str(wrong.errors()[0]["msg"]) if isinstance(wrong, ValidationError) else str(wrong)
 
 
 def write_atomically(file: Path, text: str) -> None:

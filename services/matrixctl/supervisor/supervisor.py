@@ -116,7 +116,7 @@ class Supervisor:
         """The time in the clock file now. If processes of the last run still live, that file continues, at another
         speed if requested; otherwise it is rewritten, starting from where time got to."""
         scale = self.request.scale or (before.time.scale if before else 1.0)
-        if before is not None and living and self.folder.clock_file.exists():
+        if before is not None and living and self.folder.timeline() is not None:
             if scale != before.time.scale:
                 change_timeline(self.folder.clock_file, lambda timeline, at: timeline.changed(at, scale))
             return replace(before.time, stopped_wall=None)

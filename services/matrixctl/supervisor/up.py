@@ -24,7 +24,7 @@ from services.catalogue import PROCESSES, Process
 from services.matrixctl.output.screen import NotAccessible, NotRunning, console, echo
 from services.matrixctl.supervisor.process_lock import Holder, LockUnavailable, stop
 from services.matrixctl.supervisor.process_memory import ProcessMemory, process_memory
-from services.matrixctl.supervisor.state_folder import SUPERVISOR, Stack, StateFolder, Unreadable
+from services.matrixctl.supervisor.state_folder import SUPERVISOR, Child, Stack, StateFolder, Unreadable
 
 STOP_TIMEOUT_WALL_S = 15.0
 POLL_PERIOD_WALL_S = 0.05
@@ -140,11 +140,18 @@ def describe_unready(folder: StateFolder, stack: Stack | None) -> str:
     """The processes that are not ready, what each waits for, and its log."""
     if stack is None:
         return "nothing was started"
-    unready = [child for child in stack.children.values() if not child.ready]
     return "; ".join(
-        f"{child.name} ({child.waiting_for or child.last_exit or child.state}; log {folder.logs / child.name}.log)"
-        for child in unready
+        f"{child.name} ({_why_unready(folder, child)}; log {folder.logs / child.name}.log)"
+        for child in stack.children.values()
+        if not child.ready
     )
+
+
+def _why_unready(folder: StateFolder, child: Child) -> str:
+    """What a process waits for, or for one that ends by itself each time it is started: its last words."""
+    if child.last_exit.startswith("exit "):
+        return f"{child.last_exit} {child.restarts} times: {last_line(folder.logs / f'{child.name}.log')}"
+    return child.waiting_for or child.last_exit or child.state
 
 
 def stop_stack(folder: StateFolder, timeout_wall_s: float = STOP_TIMEOUT_WALL_S) -> list[str]:

@@ -2,6 +2,11 @@
 
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+
+from services.matrixctl.supervisor.process_spawn import run
 
 SCRIPT = """
 import gc, sys
@@ -22,3 +27,19 @@ def test_what_is_shared_is_frozen_and_has_nothing_that_nobody_uses() -> None:
     assert (collecting, frozen) == ("True", "True")
     assert "sqlalchemy.dialects.sqlite" in modules
     assert not [module for module in modules if module.startswith(UNUSED)]
+
+
+def test_why_a_process_ends_is_in_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    package = tmp_path / "refusing"
+    package.mkdir()
+    (package / "main.py").write_text("def main(arguments):\n    raise SystemExit('its database is damaged')\n")
+    (package / "__init__.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr("services.matrixctl.supervisor.process_spawn._set_title", lambda name: None)
+    monkeypatch.setattr("services.matrixctl.supervisor.process_spawn.gc.disable", lambda: None)
+    monkeypatch.setattr("services.matrixctl.supervisor.process_spawn.block_modules", lambda: None)
+    monkeypatch.setattr(sys, "argv", [])
+    assert run("refusing", "refusing", tmp_path / "refusing.pid") == 1
+    assert capfd.readouterr().err == "its database is damaged\n"

@@ -11,7 +11,7 @@ import pytest
 from matrixcommon.model.errors import Unauthorized
 from services.catalogue import PROCESSES
 from services.chassis.access import Principal, Tokens, add_token, read_tokens
-from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder, Unreadable
 
 AT_ONCE = 3
 ROUNDS = 8
@@ -53,3 +53,22 @@ def test_an_empty_file_of_a_token_is_made_anew_and_nobody_gets_in_by_it(tmp_path
     add_token(folder.tokens, "", Principal("matrixctl", "default", "admin"))
     with pytest.raises(Unauthorized):
         Tokens(folder.tokens).principal("Bearer ")
+
+
+@pytest.mark.parametrize("content", ["", "{}", '{"changes": [{"speed": 1}]}', "junk"])
+def test_a_damaged_clock_does_not_keep_the_stack_from_being_read(tmp_path: Path, content: str) -> None:
+    folder = StateFolder(tmp_path)
+    stack = Stack(PROCESSES, StackTime(30.0, 100.0, 5000.0))
+    folder.write(stack)
+    folder.clock_file.write_text(content)
+    assert folder.read() == stack, "`down` stops it, and `up` writes its clock again"
+
+
+def test_damage_of_the_stacks_record_is_told_in_one_line_with_the_way_out(tmp_path: Path) -> None:
+    folder = StateFolder(tmp_path)
+    folder.stack_file.write_text('{"a')
+    with pytest.raises(Unreadable) as refused:
+        folder.read()
+    assert "stack.json is damaged (Invalid JSON: " in refused.value.message
+    assert "`matrixctl up` continues with the databases" in refused.value.message
+    assert "pydantic" not in refused.value.message

@@ -8,7 +8,8 @@ import pytest
 
 from services.matrixctl.output.screen import NotAccessible, NotRunning
 from services.matrixctl.supervisor.stack_request import StackRequest
-from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
+from services.matrixctl.supervisor.state_folder import Child, Stack, StackTime
+from services.matrixctl.supervisor.up import describe_unready, start_supervisor, stop_stack, watch_until_ready
 from tests.services.matrixctl.conftest import SupervisedStack
 
 
@@ -36,3 +37,15 @@ def test_who_waits_for_a_stack_on_a_full_disk_is_told_so_at_once(
     monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=0))
     with pytest.raises(NotAccessible, match="is full"):
         list(waiting)
+
+
+def test_process_that_ends_by_itself_is_told_with_its_last_words(supervised_stack: SupervisedStack) -> None:
+    folder = supervised_stack.folder
+    folder.logs.mkdir(parents=True, exist_ok=True)
+    (folder.logs / "resource.log").write_text("resource: resource.db: file is not a database\n")
+    damaged = Child("resource", state="Starting", waiting_for="not listening yet", restarts=4, last_exit="exit 1")
+    killed = Child("link", state="Starting", waiting_for="not listening yet", restarts=1, last_exit="killed by SIGKILL")
+    children = {each.name: each for each in (damaged, killed)}
+    text = describe_unready(folder, Stack(supervised_stack.processes, StackTime(1.0, 0.0, 0.0), children=children))
+    assert text.startswith("resource (exit 1 4 times: resource: resource.db: file is not a database; log ")
+    assert "; link (not listening yet; log " in text
