@@ -30,7 +30,7 @@ from matrixcompute.maintenance.decision import (
     plan_maintenance,
 )
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
-from matrixcompute.maintenance.states import UNDER_WAY
+from matrixcompute.maintenance.states import ENDING, UNDER_WAY
 from matrixcompute.model.states import SETTLED
 from matrixcompute.store.disruption_budgets import DisruptionBudgetRow, budgets_of_supernodes, disruption_budgets
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
@@ -308,7 +308,7 @@ def _end_notice(name: str, row: MaintenanceRow | None) -> str:
     """Why a maintenance no longer affects an instance. `row`: None if it was deleted."""
     if row is None:
         return f"maintenance {name} was deleted"
-    if not row.open:
+    if not row.open or row.state in ENDING:
         return f"maintenance {name} of {row.request.target} is {row.state}: {row.message}"
     return f"maintenance {name} of {row.request.target} has nothing of it left to work on"
 

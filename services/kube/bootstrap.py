@@ -14,6 +14,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.transport.certificates import ensure_certificates
 from services.kube.bind import listen
+from services.kube.bootstrap_process import BootstrapError
 from services.kube.database import bootstrap_errors, migrate
 from services.kube.folder_lock import acquire_folder_lock
 from services.kube.identity import bootstrap_lock, fetch_identity, publish_identity
@@ -58,7 +59,14 @@ def _prepare_folder(folder: Path, names: list[str], database: str, tokens: dict[
         migrate(database)
         if connection is not None:
             fetch_identity(connection, folder)
-        ensure_certificates(folder, names)
-        load_user_tokens(folder, tokens)
+        try:
+            ensure_certificates(folder, names)
+            load_user_tokens(folder, tokens)
+        except ValueError as wrong:
+            cause = str(wrong).partition(". ")[0]  # the rest are links
+            raise BootstrapError(
+                f"{folder} is damaged: {cause}; restore ca.crt, ca.key and tokens.json there, or move the folder away: "
+                "new ones are made, and clients need the new kubeconfig"
+            ) from wrong
         if connection is not None:
             publish_identity(connection, folder)

@@ -28,7 +28,8 @@ def certificate_files(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def ensure_certificates(folder: Path, extra_names: list[str]) -> None:
-    """Create certificates that are missing, about to expire, or lack a name."""
+    """Create certificates that are missing, about to expire, or lack a name, and damaged ones of the server. Raises
+    ValueError if the authority's are damaged, which clients trust."""
     folder.mkdir(parents=True, exist_ok=True)
     ca, server, server_key = certificate_files(folder)
     ca_key = folder / "ca.key"
@@ -41,10 +42,16 @@ def ensure_certificates(folder: Path, extra_names: list[str]) -> None:
 
 def _is_valid(server: Path, key: Path, ca: Path, names: list[str]) -> bool:
     from cryptography import x509
+    from cryptography.hazmat.primitives import serialization
 
     if not (server.exists() and key.exists()):
         return False
-    current = x509.load_pem_x509_certificate(server.read_bytes())
+    try:
+        current = x509.load_pem_x509_certificate(server.read_bytes())
+        if serialization.load_pem_private_key(key.read_bytes(), None).public_key() != current.public_key():
+            return False
+    except ValueError:  # damaged; both are made anew
+        return False
     issuer = x509.load_pem_x509_certificate(ca.read_bytes())
     found = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     certificate_names = {str(name.value) for name in found}
