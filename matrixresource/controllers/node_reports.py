@@ -34,6 +34,7 @@ from matrixresource.store import node_inventories
 from matrixresource.store.agent_leases import AGENT_SEVERITY, Lease, Leases
 from matrixresource.store.allocation_tables import TRACES, AssignmentRow
 from matrixresource.store.fault_history import FaultRecords
+from matrixresource.store.node_events import record_node_event
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, PartitionRow
 from matrixresource.store.topology_versions import spec_at
@@ -211,6 +212,7 @@ class NodeReportProcessor:
             failed = f"{node.stage}: {node.message}"[:400]
             if node.desired_state == SERVICING and (node.state_reason, node.state_message) != (STAGE_FAILED, failed):
                 node.state_reason, node.state_message = STAGE_FAILED, failed
+                record_node_event(session, node.name, STAGE_FAILED, failed, self._clock.now(), warning=True)
         elif node.state_reason == STAGE_TOLERATED and node.ready:
             node.state_reason, node.state_message = None, ""
         node.read_state()

@@ -66,6 +66,12 @@ def test_a_firmware_on_a_whole_supernode_is_one_command(harness: CliHarness) -> 
     assert "fw Completed supernode=sn0 Firmware 2 0 2 Completed" in harness.run("maintenance list")[1]
 
 
+def test_an_empty_firmware_is_no_service(harness: CliHarness) -> None:
+    code, _, err = harness.run("maintenance create fw --node sn0-c00-n0 --firmware ''")
+    assert (code, "firmware" in err) == (1, True)
+    assert "fw" not in harness.run("maintenance list")[1].split()
+
+
 def test_pause_resume_and_abort(harness: CliHarness) -> None:
     assert harness.run("maintenance create fan --node sn0-c00-n0 --reason fan")[0] == 0
     paused, resumed = harness.run("maintenance pause fan")[1], harness.run("maintenance resume fan")[1]

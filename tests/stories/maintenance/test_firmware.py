@@ -74,6 +74,11 @@ async def test_failed_firmware_write_keeps_the_old_version(tmp_path):
         failed = await until(stack, "it failed", stateReason="StageFailed")
         assert (failed["state"], failed["firmware"], failed.get("task")) == ("Servicing", "emulated-1", None)
         assert "write-firmware: the image does not verify" in failed["stateMessage"]
+        events = (await stack.get("resource", "/v1/events", params={"filter": f"about={NODE}"})).json()["items"]
+        reported = [each for each in events if each["reason"] == "StageFailed"]
+        assert [(each["type"], "the image does not verify" in each["message"]) for each in reported] == [
+            ("Warning", True)
+        ]
         stack.repair("bad")
         await ask(stack, "update", firmware=NEW)
         await until(stack, "it is written", firmware=NEW, task=None)

@@ -84,7 +84,7 @@ def create(
     budget = {key: value for key, value in limits.items() if value is not None}
     given = {
         "target": target,
-        "action": "Firmware" if firmware else None,
+        "action": "Firmware" if firmware is not None else None,
         "firmware": firmware,
         "serviceS": service_s,
         "notBefore": _instant(stack, not_before, "--not-before"),
@@ -93,7 +93,8 @@ def create(
         "budget": (body.get("budget") or {}) | budget,
         "reason": reason,
     }
-    body = body | {key: value for key, value in given.items() if value not in (None, "", {})}
+    empty = {"reason": "", "target": {}, "budget": {}}  # an empty --firmware is refused, not a service instead
+    body = body | {key: value for key, value in given.items() if value is not None and value != empty.get(key)}
     params = {"validateOnly": "true"} if dry_run else None
     view = stack.client.call("compute", "PUT", resource_path(COLLECTION, name), body=body, params=params)
     _show_or_wait(stack.client, view, watch and not dry_run, output, whole=dry_run)
