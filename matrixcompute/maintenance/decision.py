@@ -277,7 +277,9 @@ def _step_switch(inputs: _Inputs, unit: MaintenanceUnit) -> UnitStep:
             return _enter(inputs, unit, "Draining", unit.reason, unit.message), [Request(Action.DRAIN, unit.name)]
         if not drain.drained:
             return _enter(inputs, unit, "Draining", "Rerouting", drain.message), []
-        unit = _enter(inputs, unit, "InService", "Serviced", "no route crosses it")
+        service_s = inputs.spec.service_s
+        until = f"until its drain {inputs.owner} is deleted" if service_s is None else f"for {service_s:g} s"
+        unit = _enter(inputs, unit, "InService", "Serviced", f"no route crosses it; kept out of use {until}")
     if unit.state == "InService":
         since = parse_timestamp(unit.since) if unit.since else inputs.now
         service_ended = inputs.spec.service_s is not None and inputs.now >= since + inputs.spec.service_s
