@@ -10,9 +10,10 @@ instead of a whole answer is charged nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -21,7 +22,6 @@ from starlette.types import Receive, Scope, Send
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.metering.accounts import Charge
 from infer_workload.openai.prompts import Chat, Shape
-from infer_workload.openai.synthetic_tokens import Answer
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
 from matrixcommon.model.errors import (
@@ -56,7 +56,10 @@ class Completion:
     request: InferenceRequest
     charge: Charge
     shape: Shape
-    answer: Answer
+    pieces: Iterator[str]
+    """What each token adds to the text."""
+    stop_string: str | None
+    """The stop string that the answer ends with."""
     model: str
     created: int
     headers: dict[str, str]
@@ -143,15 +146,14 @@ def too_long(shape: Shape, prompt: int, answer: int, limit: int) -> InvalidField
 
 async def complete_response(completion: Completion) -> Response:
     """The answer in one document."""
-    words: list[str] = []
+    pieces: list[str] = []
     async with aclosing(completion.tokens()) as tokens:
         async for there in tokens:
-            words += [completion.answer.word() for _ in range(there - len(words))]
+            pieces += islice(completion.pieces, there - len(pieces))
     shape = completion.shape
-    document = completion.document(
-        shape.object_type, [shape.choice("".join(words), completion.request.finish, chunk=False)]
-    )
-    return JSONResponse(document | {"usage": completion.usage(len(words))}, headers=completion.headers)
+    choice = shape.choice("".join(pieces), completion.request.finish, chunk=False)
+    document = completion.document(shape.object_type, [choice | {"stop_reason": completion.stop_string}])
+    return JSONResponse(document | {"usage": completion.usage(len(pieces))}, headers=completion.headers)
 
 
 class StreamedResponse(StreamingResponse):
@@ -181,10 +183,12 @@ async def stream(completion: Completion) -> AsyncGenerator[bytes, None]:
                     events.append(_event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0)))
                 while reported < there:
                     reported += 1
-                    finish = completion.request.finish if reported == completion.request.output_tokens else None
-                    events.append(
-                        _event(_chunk(completion, shape.choice(completion.answer.word(), finish, chunk=True), reported))
-                    )
+                    last = reported == completion.request.output_tokens
+                    finish = completion.request.finish if last else None
+                    choice = shape.choice(next(completion.pieces), finish, chunk=True)
+                    if last:
+                        choice["stop_reason"] = completion.stop_string
+                    events.append(_event(_chunk(completion, choice, reported)))
                 yield b"".join(events)
     except MatrixError as refused:
         yield stream_error(refused)

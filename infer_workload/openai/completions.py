@@ -2,8 +2,8 @@
 
 Unknown fields are ignored, as other servers do. A value outside OpenAI's bounds (`parameters`) is refused in OpenAI's
 error format, and so is a feature that changes the meaning and is not emulated: several choices, an echoed prompt,
-forced tool calls. The text is synthetic, the timing is the engine's: a token is sent when the engine has generated it,
-at the pace of the scaled clock. With MTP a step yields one or two tokens; each has its own chunk. `stop`,
+forced tool calls, JSON. The text is synthetic, the timing is the engine's: a token is sent when the engine has
+generated it, at the pace of the scaled clock. With MTP a step yields one or two tokens; each has its own chunk.
 `temperature` and similar parameters have no effect.
 """
 
@@ -26,6 +26,7 @@ from infer_workload.openai.answers import (
     error_response,
     too_long,
 )
+from infer_workload.openai.ending import Ending, ending_of, pieces, stopped
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
@@ -48,6 +49,8 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 """Errors of this endpoint, those of authentication included."""
 STREAMED = {**REFUSED, 200: {"content": {"text/event-stream": {}}}}
 
+TEXT_TOKENS = 16
+"""The limit of a text completion that names none, as in OpenAI's API."""
 CHAT = [{"role": "user", "content": "Why?"}]
 
 
@@ -55,6 +58,7 @@ def _described(prompt_field: str, example: Any) -> dict[str, Any]:
     """The OpenAPI description of a body: the fields that are read, with an example of the prompt."""
     fields: dict[str, Any] = {"model": {"type": "string"}, prompt_field: {}, "stream": {"type": "boolean"}}
     fields |= {"max_tokens": {"type": "integer", "minimum": 1}, "n": {"const": 1}}
+    fields["stop"] = {"description": "up to four strings; the answer ends before the first that it contains"}
     fields["priority"] = {"type": "integer", "default": 0, "description": "lower means earlier handling, as in vLLM"}
     schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["model", prompt_field]}
     schema["examples"] = [{"model": "deepseek-r1", prompt_field: example, "max_tokens": 16}]
@@ -143,8 +147,7 @@ class _ParsedRequest:
     parameters: Parameters
     prompt: list[str]
     answer: Answer
-    wanted: int
-    finish: str
+    ending: Ending
 
     @classmethod
     def parse(cls, body: dict[str, Any], shape: Shape) -> _ParsedRequest:
@@ -152,12 +155,13 @@ class _ParsedRequest:
         parameters = shape.parameters.read(body)
         prompt = shape.prompt(body) or [""]
         answer = Answer(" ".join(prompt))
-        return cls(shape, parameters, prompt, answer, *_length(parameters, answer, shape))
+        limit = TEXT_TOKENS if parameters.token_limit is None and shape is Text else parameters.token_limit
+        return cls(shape, parameters, prompt, answer, ending_of(answer, parameters, limit))
 
     @property
     def answer_room(self) -> int:
         """Tokens that must fit the context beside the prompt: the answer's limit, or one if no limit was given."""
-        return 1 if self.open_ended else max(self.wanted, self.parameters.token_limit or 0)
+        return 1 if self.open_ended else max(self.ending.tokens, self.parameters.token_limit or 0)
 
     @property
     def open_ended(self) -> bool:
@@ -167,15 +171,16 @@ class _ParsedRequest:
     @property
     def tokens_max(self) -> int:
         """The most tokens of prompt and answer together."""
-        return len(self.prompt) + max(self.wanted, self.answer_room)
+        return len(self.prompt) + max(self.ending.tokens, self.answer_room)
 
     def fit_to(self, limit: int) -> _ParsedRequest:
         """The same request on a deployment whose context length is `limit`: an open-ended answer is cut at the end of
-        the context. Raises ContextTooLong."""
+        the context, and any at its stop string. Raises ContextTooLong."""
         if (least := len(self.prompt) + self.answer_room) > limit:
             raise ContextTooLong(least, limit)
         room = limit - len(self.prompt)
-        return self if self.wanted <= room else replace(self, wanted=room, finish="length")
+        last = self.ending if self.ending.tokens <= room else Ending(room, "length")
+        return replace(self, ending=stopped(self.answer, self.parameters, last))
 
 
 async def _submit_to_best(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Completion:
@@ -212,6 +217,7 @@ async def _admit(
             await live.activation.wait(live, serving.clock)
         if not live.serves:
             raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
+        parsed = parsed.fit_to(live.layout.pools_view().context_length)
         submitted = _submit(serving, live, f"{project}/{key}", parsed, arrived_at)
     except BaseException:
         lease.cancel(serving.clock.now())
@@ -223,7 +229,8 @@ async def _admit(
         submitted,
         charge,
         parsed.shape,
-        parsed.answer,
+        pieces(parsed.answer, parsed.parameters, parsed.ending),
+        parsed.ending.stop_string,
         parsed.parameters.model,
         int(serving.clock.now()),
         {"X-Time-Scale": f"{serving.clock.scale:g}", **lease.headers},
@@ -236,25 +243,13 @@ async def _admit(
 def _submit(
     serving: Serving, live: LiveDeployment, tenant: str, parsed: _ParsedRequest, arrived_at: float
 ) -> InferenceRequest:
-    prompt, parsed = parsed.prompt, parsed.fit_to(live.layout.pools_view().context_length)
+    prompt, ending = parsed.prompt, parsed.ending
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
     request = InferenceRequest(
-        0, now, len(prompt), parsed.wanted, blocks, tenant, parsed.parameters.priority or 0, parsed.finish
+        0, now, len(prompt), ending.tokens, blocks, tenant, parsed.parameters.priority or 0, ending.finish
     )
     return live.submit(now, request, now - arrived_at)
-
-
-def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, str]:
-    """The number of tokens of the answer, and its finish reason."""
-    limit = parameters.token_limit
-    if limit is None and shape is Text:
-        limit = 16
-    if limit is None:
-        return answer.natural_tokens, "stop"
-    if parameters.ignore_eos or answer.natural_tokens >= limit:
-        return limit, "length"
-    return answer.natural_tokens, "stop"
 
 
 def _model(offer: Offer) -> dict[str, Any]:

@@ -8,7 +8,9 @@ same way: `re.findall(r"\\S{1,6}", text)`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from hashlib import blake2b
+from itertools import count
 from random import Random
 
 from infer_workload.traffic.generator import conversation_shape, quantile
@@ -50,19 +52,20 @@ def prefix_blocks(tokens: list[str], block_tokens: int, namespace: str = "") -> 
 
 
 class Answer:
-    """The answer to one prompt: its natural length in tokens, and its words one by one."""
+    """The answer to one prompt: its natural length in tokens, and its words."""
 
     def __init__(self, prompt: str) -> None:
-        self._rng = Random(blake2b(prompt.encode(), digest_size=8).digest())
-        shape = conversation_shape()
-        self.natural_tokens = max(1, round(quantile(shape.output_quantiles, self._rng.random())))
-        self._spoken = 0
+        self._seed = blake2b(prompt.encode(), digest_size=8).digest()
+        self.natural_tokens = max(1, round(quantile(conversation_shape().output_quantiles, self._rng().random())))
 
-    def word(self) -> str:
-        """The next token, with its leading space."""
-        begins = self._spoken % SENTENCE_TOKENS == 0
-        ends = self._spoken % SENTENCE_TOKENS == SENTENCE_TOKENS - 1
-        word = self._rng.choice(WORDS)
-        text = (word.capitalize() if begins else word) + ("." if ends else "")
-        self._spoken += 1
-        return text if self._spoken == 1 else " " + text
+    def words(self) -> Iterator[str]:
+        """Its tokens from the first on, each with its leading space, without end."""
+        rng = self._rng()
+        rng.random()  # the one that its length is drawn with
+        for spoken in count():
+            word, at = rng.choice(WORDS), spoken % SENTENCE_TOKENS
+            text = (word if at else word.capitalize()) + ("." if at == SENTENCE_TOKENS - 1 else "")
+            yield f" {text}" if spoken else text
+
+    def _rng(self) -> Random:
+        return Random(self._seed)
