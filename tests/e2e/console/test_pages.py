@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.conftest import RealStack
 from tests.e2e.console.conftest import INSTANCE, SETTLE_MS
 from tests.golden import ROOT
 
@@ -82,19 +83,28 @@ def test_axe_finds_nothing_on_any_page(open_page: Any, scheme: str) -> None:
         assert found.violations_count == 0, f"{name} in {scheme}: {found.generate_report()}"
 
 
-def test_every_page_is_usable_at_375_pixels(open_page: Any) -> None:
+@pytest.mark.parametrize("width", [375, 800, 1024, 1280])
+def test_every_page_is_usable_at_any_width(open_page: Any, width: int) -> None:
     page = open_page("/")
-    page.set_viewport_size({"width": 375, "height": 740})
+    page.set_viewport_size({"width": width, "height": 740})
     for name, (path, text) in PAGES.items():
         visit(page, path)
         settled(page, text)
-        width = page.evaluate("document.scrollingElement.scrollWidth")
-        assert width <= 375, f"{name} is {width} px wide"
+        seen = page.evaluate("document.scrollingElement.scrollWidth")
+        assert seen <= width, f"{name} is {seen} px wide"
+    hidden = page.evaluate(
+        """() => [...document.querySelectorAll('nav a')].filter((link) => {
+            const {left, top, width, height} = link.getBoundingClientRect();
+            return document.elementFromPoint(left + width / 2, top + height / 2) !== link;
+        }).map((link) => link.textContent)"""
+    )
+    assert hidden == [], "each page is in the menu"
 
 
 def test_the_keyboard_alone_goes_everywhere(open_page: Any) -> None:
     page = open_page("/")
     page.get_by_label("sn0-c00-n0 NPU 0").wait_for()
+    page.get_by_label("L2 chip sn0-l2p0-k00").wait_for()
     focused: Any = lambda: page.evaluate(  # noqa: E731
         "() => document.activeElement.ariaLabel || document.activeElement.textContent.trim()"
     )
@@ -111,6 +121,14 @@ def test_the_keyboard_alone_goes_everywhere(open_page: Any) -> None:
         ("ArrowRight", "sn0-c00-n0 NPU 1"),
         ("ArrowDown", "sn0-c00-n1 NPU 1"),
         ("End", "sn0-c11-n3 NPU 7"),
+    ):
+        page.keyboard.press(key)
+        assert focused().startswith(label)
+    for key, label in (
+        ("Tab", "L2 chip sn0-l2p0-k00"),
+        ("ArrowRight", "L2 chip sn0-l2p0-k01"),
+        ("End", "L2 chip sn0-l2p6-k15"),
+        ("Shift+Tab", "sn0-c11-n3 NPU 7"),
     ):
         page.keyboard.press(key)
         assert focused().startswith(label)
@@ -131,9 +149,27 @@ def test_each_control_of_a_page_can_be_reached_by_tab(open_page: Any) -> None:
         settled(page, text)
         unreachable = page.evaluate(
             """() => [...document.querySelectorAll('main a[href], main button, main input, main select, main summary')]
-                .filter((each) => each.tabIndex < 0 && each.offsetParent && !each.closest('cm-rack')).map((each) => each.outerHTML)"""
+                .filter((each) => each.tabIndex < 0 && each.offsetParent && !each.closest('cm-rack, .switches')).map((each) => each.outerHTML)"""
         )
         assert unreachable == [], path
+
+
+def test_the_npus_of_a_quota_are_set_without_its_other_limits(open_page: Any, stack: RealStack) -> None:
+    quota = "/v1/quotas/with-memory"
+    stack.client.call("resource", "PUT", quota, body={"npus": 8, "memoryGib": 512})
+    try:
+        page = open_page("/tenants")
+        page.get_by_text("0 of 8 NPUs").wait_for()
+        page.get_by_role("textbox", name="Project").fill("with-memory")
+        page.get_by_label("NPUs at most").fill("16")
+        page.get_by_role("button", name="Set the quota").click()
+        dialog = page.get_by_role("dialog")
+        dialog.get_by_text("matrixctl quota set with-memory --npus 16 --memory-gib 512").wait_for()
+        dialog.get_by_role("button", name="Set the quota").click()
+        page.get_by_text("0 of 16 NPUs").wait_for()
+        assert stack.client.call("resource", "GET", quota)["memoryGib"] == 512
+    finally:
+        stack.client.call("resource", "DELETE", quota)
 
 
 def visit(page: Any, path: str) -> None:

@@ -1,6 +1,7 @@
 // @ts-check
 // A cabinet: four nodes of eight NPUs. The fill shows the state, the outline the holder, and a mark the state without colour.
 import { h, setText, set, link } from "./dom.js";
+import { oneTabStop } from "./arrows.js";
 import { STATES, hue, compareNames, short } from "./format.js";
 import { navigate } from "../core/router.js";
 
@@ -14,9 +15,9 @@ class Rack extends HTMLElement {
   #supernode = null;
   /** @type {any} */
   #closed = null;
+  #cellsChanged = oneTabStop(this, "button.npu", 8);
 
   connectedCallback() {
-    this.addEventListener("keydown", (event) => this.#move(event));
     this.addEventListener("click", (event) => {
       const cell = event.target instanceof Element ? event.target.closest("button.npu") : null;
       if (cell instanceof HTMLButtonElement) navigate(`/nodes/${cell.dataset.node}?npu=${cell.dataset.npu}`);
@@ -55,22 +56,7 @@ class Rack extends HTMLElement {
       return element;
     });
     this.replaceChildren(...cabinets);
-    const first = this.querySelector("button.npu");
-    if (first instanceof HTMLElement) first.tabIndex = 0;
-  }
-
-  /** @param {KeyboardEvent} event */
-  #move(event) {
-    const step = /** @type {Record<string, number>} */ ({ ArrowLeft: -1, ArrowRight: 1, ArrowUp: -8, ArrowDown: 8 })[event.key];
-    const cells = /** @type {HTMLElement[]} */ ([...this.querySelectorAll("button.npu")]);
-    const at = cells.indexOf(/** @type {any} */ (document.activeElement));
-    if (at < 0) return;
-    const to = event.key === "Home" ? 0 : event.key === "End" ? cells.length - 1 : step ? at + step : -1;
-    if (to < 0 || to >= cells.length) return;
-    event.preventDefault();
-    cells[at].tabIndex = -1;
-    cells[to].tabIndex = 0;
-    cells[to].focus();
+    this.#cellsChanged();
   }
 }
 customElements.define("cm-rack", Rack);

@@ -1,11 +1,17 @@
 // @ts-check
 // The four communication cabinets with their L2 chips, and how many of a chip's 48 cables are down or degraded.
 import { h, setText, set, sync } from "./dom.js";
+import { oneTabStop } from "./arrows.js";
 import { navigate } from "../core/router.js";
 import { compareNames } from "./format.js";
 
+/** As many as `.chips` in parts.css has columns. */
+const CHIPS_IN_ROW = 14;
+
+/** The communication cabinets: one stop for Tab, arrow keys from chip to chip. */
 export function switchCabinets() {
   const element = h("div", { class: "switches" });
+  const cellsChanged = oneTabStop(element, "button.chip", CHIPS_IN_ROW);
   element.frame = (/** @type {any} */ matrix) => {
     /** @type {Map<string, any[]>} */
     const cabinets = new Map();
@@ -19,6 +25,7 @@ export function switchCabinets() {
       cabinets.set(cabinet, [...(cabinets.get(cabinet) ?? []), { name, state, down, degraded, supernode: matrix.supernode, subPlane: matrix.subPlanes[column] }]);
     });
     sync(element, [...cabinets].sort(([one], [other]) => compareNames(one, other)), ([name]) => name, cabinetOf);
+    cellsChanged();
   };
   return element;
 }
@@ -33,7 +40,7 @@ function cabinetOf([name]) {
     const bad = all.filter((chip) => chip.state !== "u").length;
     setText(total, `${all.length} L2 chips${bad ? `, ${bad} not whole` : ""}`);
     sync(chips, all, (chip) => chip.name, (chip) => {
-      const cell = h("button", { class: "chip", onclick: () => navigate(`/fabric?supernode=${chip.supernode}&plane=ub&column=${chip.name}`) });
+      const cell = h("button", { class: "chip", tabIndex: -1, onclick: () => navigate(`/fabric?supernode=${chip.supernode}&plane=ub&column=${chip.name}`) });
       cell.update = (/** @type {any} */ now) => {
         set(cell, "data-s", now.state);
         const text = { u: "up", x: "down", o: "out of use", d: `${now.down} links down, ${now.degraded} degraded` }[/** @type {"u"} */ (now.state)];

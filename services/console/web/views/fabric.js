@@ -6,7 +6,7 @@ import { navigate, setQuery } from "../core/router.js";
 import { h, fill, setText, set, link, plural } from "../parts/dom.js";
 import { matrixCanvas } from "../parts/matrix.js";
 import { table } from "../parts/table.js";
-import { compareNames } from "../parts/format.js";
+import { compareNames, number } from "../parts/format.js";
 
 export const title = () => "Fabric";
 
@@ -67,8 +67,9 @@ export function mount(root, page) {
       if (found >= 0) canvas.choose(Math.max(0, matrix.states.findIndex((/** @type {string} */ row) => row[found] !== "u")), found);
     }
     const letters = matrix.states.join("");
-    const count = (/** @type {string} */ letter) => letters.split(letter).length - 1;
-    setText(summary, `${plural(letters.length, "link")}: ${count("u")} up${count("x") ? `, ${count("x")} down` : ""}${count("d") ? `, ${count("d")} degraded` : ""}${count("o") ? `, ${count("o")} out of use` : ""}`);
+    const counts = Object.entries(WORDS).map(([letter, word]) => ({ count: letters.split(letter).length - 1, word }));
+    const shown = counts.filter(({ count, word }) => count || word === WORDS.u).map(({ count, word }) => `${number(count)} ${word}`);
+    setText(summary, `${plural(letters.length, "link")}: ${shown.join(", ")}`);
     const links = matrix.nodes.flatMap((/** @type {string} */ node, /** @type {number} */ row) => matrix.ports.map((/** @type {string} */ port, /** @type {number} */ at) => (
       { node, port, to: matrix.switches[at], subPlane: matrix.subPlanes[at], state: matrix.states[row][at], percent: matrix.utilisation[row]?.[at] })));
     const broken = links.filter((/** @type {any} */ each) => each.state !== "u");

@@ -37,10 +37,11 @@ export function mount(root, page) {
     command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${shellQuote(`${location.origin}/api/${resourcePath("infer/v1/deployments", chosen, "/load")}`)}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${shellQuote(`${location.origin}/api/${resourcePath("infer/v1/deployments", chosen, "/load")}`)} -d '{"requestsPerSecond": ${rate.value}}'`,
     run: () => call(deployment.load ? "DELETE" : "PUT", resourcePath("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
   }));
+  const sent = h("p", { class: "muted", role: "status" });
   rate.addEventListener("input", () => load.frame());
   const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
     h("div", { class: "columns" }, h("section", { class: "card stack", aria: { labelledby: "pools" } }, h("h2", { id: "pools" }, "Pools"), pools),
-      h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load)),
+      h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load, sent)),
     h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "Autoscaler decisions"), policies));
   const problem = h("p", { class: "problem", role: "alert" });
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state), problem, none, pick, body));
@@ -51,6 +52,7 @@ export function mount(root, page) {
     history = {};
     fill(figures);
     fill(pools);
+    setText(sent, "");
     for (const each of Object.values(charts)) each.frame([]);
   }
 
@@ -104,6 +106,7 @@ export function mount(root, page) {
       history[name] = [...(history[name] ?? []), value].slice(-KEPT);
       charts[/** @type {"tokens"} */ (name)].frame(history[name]);
     }
+    setText(sent, now.load ? loadCounts(now.load) : "");
     const size = deployment.pools ?? {};
     fill(pools, [["Instance", link(`/instances/${deployment.project}/${deployment.instance}`, deployment.instance)], ["Model", deployment.model], ["Prefill", `${size.prefillInstances ?? "–"} instances, ${size.prefillNpus ?? "–"} NPUs`],
       ["Decode", `${size.decodeNpus ?? "–"} NPUs, expert parallel over ${size.decodeDies ?? "–"} dies`], ["Caching", `${size.cachingNodes ?? "–"} nodes, ${number(size.cacheBlocks)} blocks`],
@@ -112,6 +115,13 @@ export function mount(root, page) {
 
   page.poll(1000, look);
   return { close: () => Object.values(charts).forEach((each) => each.close()) };
+}
+
+/** What became of the requests of the built-in load. @param {any} load */
+function loadCounts({ requestsPerSecond, submitted, refused, skipped }) {
+  const parts = [`${number(submitted)} accepted`, `${number(refused)} refused`];
+  if (skipped) parts.push(`${number(skipped)} not generated, as this host could not keep up`);
+  return `${number(requestsPerSecond, requestsPerSecond % 1 ? 1 : 0)} per emulated second: ${parts.join(", ")}.`;
 }
 
 /** @param {any} policy */
