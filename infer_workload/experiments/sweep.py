@@ -104,9 +104,20 @@ def expand_points(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict
     start = trial_of(base)
     found = []
     for values in product(*(each.values for each in axes)):
-        trial = start.with_changes(dict(zip(names, values, strict=True)))
+        trial = _varied(start, dict(zip(names, values, strict=True)))
         found.append(({name: getattr(trial, name) for name in names}, trial))
     return found
+
+
+def _varied(start: Trial, changes: dict[str, str]) -> Trial:
+    """The trial with these changes. Raises InvalidField, naming the value if it is one of them that is wrong."""
+    try:
+        return start.with_changes(changes)
+    except InvalidField as wrong:
+        name = (wrong.field or "").removeprefix("--").replace("-", "_")
+        if name not in changes:
+            raise
+        raise InvalidField(f"{name}={changes[name]}: {wrong.message}", field=wrong.field) from wrong
 
 
 def run_trial(trial: Trial) -> ReportOrReason:

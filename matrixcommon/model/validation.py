@@ -23,4 +23,9 @@ def validation_message(error: Mapping[str, Any]) -> str:
     if error["type"] == "string_pattern_mismatch" and (words := _WORDS.get(error["ctx"]["pattern"])):
         value = str(error["input"])
         return f"{(value if len(value) <= 80 else f'{value[:80]}...')!r} is not {words}"
-    return str(error["msg"]).removeprefix("Value error, ")
+    return without_prefix(str(error["msg"]))
+
+
+def without_prefix(message: str) -> str:
+    """Pydantic's message without the words that it puts before those of a validator."""
+    return message.removeprefix("Value error, ").removeprefix("Assertion failed, ")

@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Abandoned, Conflict
 from matrixcommon.model.resource_key import name_of
+from matrixcommon.model.validation import validation_message
 from matrixcommon.workflows.host import Host, UnreadablePayload
 from matrixcommon.workflows.progress import start_field, with_entry
 from matrixcompute.clients.control_plane import ControlPlane
@@ -174,7 +175,9 @@ class InstanceHost(Host[StepContext, OperationRow]):
             # A workflow of an earlier release has no shape, and carries out the current spec.
             shape = InstanceRequest.from_stored(row.shape or self._store.instance(session, row.target).spec)
         except ValidationError as error:
-            raise UnreadablePayload(str(error)) from error
+            first = error.errors()[0]
+            field = ".".join(str(step) for step in first["loc"])
+            raise UnreadablePayload(f"{field}: {validation_message(first)}") from error
         return StepContext(
             row.name,
             row.target,

@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from matrixcommon.model.validation import validation_message
 from matrixcommon.model.yaml_text import InvalidYaml, packaged_yaml, parse_yaml
 from matrixresource.machines import built_in_specs, spec_file
 from matrixresource.topology.cross_checks import cross_checks
@@ -57,7 +58,9 @@ def parse_spec(document: Any) -> SupernodeSpec:
         spec = SupernodeSpec(**numbers, figures=figures)
     except ValidationError as error:
         first = error.errors()[0]
-        raise InvalidSpec(".".join(str(part) for part in first["loc"]), first["msg"].lower()) from error
+        message = validation_message(first)
+        field = ".".join(str(part) for part in first["loc"])
+        raise InvalidSpec(field, message[:1].lower() + message[1:]) from error
     for path, most in NAMEABLE_MAX.items():
         section, _, figure = path.partition(".")
         if getattr(getattr(spec, section), figure) > most:

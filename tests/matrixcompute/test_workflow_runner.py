@@ -250,7 +250,9 @@ async def test_unreadable_spec_is_stuck_and_superseded_by_deletion(tmp_path):
             session.get(OperationRow, name).shape = {"nodes": 1, "colour": "red"}
         process.runner.resume()
         await asyncio.sleep(5)
-        assert process.workflow(name).conditions[0]["reason"] == "UnreadableSpec"
+        stuck = process.workflow(name).conditions[0]
+        assert stuck["reason"] == "UnreadableSpec"
+        assert "cannot read its spec: colour: Extra inputs are not permitted;" in stuck["message"]
         overtaking = process.open("later")
         process.runner.resume()
         assert (await process.wait_until_ended(overtaking)).state == "Done"

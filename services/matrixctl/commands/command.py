@@ -11,19 +11,48 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from math import isfinite
 from types import ModuleType
 from typing import Any, TypeVar, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 from typer.models import ArgumentInfo, ParameterInfo
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.validation import without_prefix
 from services.matrixctl.commands.help.examples import help_with_examples
 
 F = TypeVar("F", bound=Callable[..., None])
+
+
+class _Command(TyperCommand):
+    """A command whose usage errors have no prefix of Pydantic, by which Typer converts arguments."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _plain_messages():
+            return super().parse_args(ctx, args)
+
+
+class _Group(TyperGroup):
+    """The same for a group that is a command itself."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _plain_messages():
+            return super().parse_args(ctx, args)
+
+
+@contextmanager
+def _plain_messages() -> Iterator[None]:
+    try:
+        yield
+    except typer.BadParameter as wrong:
+        wrong.message = without_prefix(wrong.message)
+        raise
+
 
 _declared: list[tuple[str, Callable[..., None], dict[str, Any]]] = []
 _groups: dict[str, str] = {}
@@ -53,13 +82,15 @@ def add_commands(modules: Iterable[ModuleType], app: typer.Typer, word: str = ""
     for words, function, own in sorted(wanted, key=lambda each: places.index(each[1].__module__)):
         first, _, second = words.partition(" ")
         if second and first not in groups:
-            groups[first] = typer.Typer(help=_groups[first], no_args_is_help=True)
+            groups[first] = typer.Typer(cls=_Group, help=_groups[first], no_args_is_help=True)
             app.add_typer(groups[first], name=first)
         settings = own | {"help": help_with_examples(words, own.get("help") or inspect.getdoc(function) or "")}
         if not second and first in _groups:
             _register_default(groups, first, app, settings)(_flatten_options(function))
         else:
-            (groups[first] if second else app).command(second or first, **settings)(_flatten_options(function))
+            (groups[first] if second else app).command(second or first, cls=_Command, **settings)(
+                _flatten_options(function)
+            )
     return app
 
 
@@ -79,7 +110,7 @@ def _register_default(
         run.__signature__ = own.replace(parameters=[context, *own.parameters.values()])  # type: ignore[attr-defined]
         run.__annotations__ = {"context": typer.Context, **function.__annotations__}
         if word not in groups:
-            groups[word] = typer.Typer()
+            groups[word] = typer.Typer(cls=_Group)
             app.add_typer(groups[word], name=word)
         groups[word].info.no_args_is_help = False
         groups[word].info.help = settings.get("help") or function.__doc__

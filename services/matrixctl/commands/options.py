@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 DEFAULT_STATE = Path(os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
 
 State = Annotated[Path, typer.Option("--state", help="State folder of the stack (or CLOUDMATRIX_STATE).")]
+FiguresFormat = Literal["table", "wide", "json", "yaml"]
+FiguresOutput = Annotated[FiguresFormat, typer.Option("--output", "-o", help="Output format.")]
+"""The output format of figures, which have no names."""
 Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 Project = Annotated[
     str | None, typer.Option("--project", help="Project (default: `default`; for lists, all projects).")
@@ -120,9 +123,9 @@ def parse_instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
     return seconds
 
 
-def print_for_programs(answer: Any, form: OutputFormat) -> bool:
+def print_for_programs(answer: Any, form: OutputFormat | FiguresFormat) -> bool:
     """Print the answer if the format is one for programs; return whether it was printed."""
     if form not in MACHINE_FORMATS:
         return False
-    print_document(answer, form)
+    print_document(answer, OutputFormat(form))
     return True

@@ -34,6 +34,38 @@ def test_a_range_without_an_end_or_a_step_is_refused(text: str) -> None:
     assert refused.value.field == "--over"
 
 
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        ("nodes=8,x", "nodes=x: Input should be a valid integer, unable to parse string as an integer"),
+        ("cache-plane=ub,rdma", "cache_plane=rdma: Input should be 'ub' or 'vpc'"),
+        ("model=kimi-k2,nope", "model=nope: no model named 'nope'; available: "),
+    ],
+)
+def test_a_wrong_value_of_a_sweep_is_refused_with_the_value(axis: str, message: str) -> None:
+    with pytest.raises(InvalidField) as refused:
+        expand_points({"generate": 20}, [parse_axis(axis)])
+    assert refused.value.field == f"--{axis.partition('=')[0]}"
+    assert refused.value.message.startswith(message)
+
+
+def test_a_trace_that_is_not_there_is_refused_with_its_path(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    file = tmp_path / "none.jsonl"
+    code, out, err = run_matrixctl(capsys, "experiment", "run", "--trace", str(file))
+    assert (code, out) == (2, "")
+    assert err.startswith(f"InvalidField: {file}: No such file or directory [field --trace]")
+
+
+def test_figures_have_no_names(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail("it ran"))
+    code, out, err = run_matrixctl(capsys, *["experiment", "what-if", "no-mtp", "--generate", "9", "-o", "name"])
+    assert (code, out) == (2, "")
+    assert "use table, wide, json or yaml [field --output]" in err
+    code, out, _ = run_matrixctl(capsys, *["experiment", "what-if", "-o", "name"])
+    assert code == 0
+    assert "no-mtp" in out.splitlines()
+
+
 def test_a_node_is_lost_after_the_last_request_came_as_long_as_one_runs() -> None:
     trial = Trial(generate=20, nodes=8, rate=10.0, seed=3)
     whole = run(trial)

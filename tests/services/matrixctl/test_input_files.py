@@ -102,3 +102,24 @@ def test_a_list_of_objects_is_converted_as_its_objects(tmp_path: Path, capsys: p
     (tmp_path / "l.yaml").write_text(f"{{apiVersion: v1, kind: List, items: [{queue}, {kept}]}}")
     code, out, err = run_matrixctl(capsys, "convert", "-f", str(tmp_path / "l.yaml"), "-o", "name")
     assert (code, out, "# Queue/q: the object: left out" in err) == (0, "ConfigMap/c\n", True), err
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "accepted"),
+    [
+        ("get nodes -o xml", "'--output' / '-o'", "'xml' is not one of 'table', 'wide', 'json', 'yaml', 'name'"),
+        ("experiment run --generate 9 -o name", "'--output' / '-o'", "'table', 'wide', 'json', 'yaml'"),
+        ("experiment run --generate 9 --cache-plane rdma", "'--cache-plane'", "'rdma' is not one of 'ub', 'vpc'"),
+        ("experiment sweep --generate 9 --over nodes=8 --microbatch maybe", "'--microbatch'", "'auto', 'on', 'off'"),
+        ("explain pod -o xml", "'--output' / '-o'", "'xml' is not one of"),
+    ],
+)
+def test_a_wrong_choice_is_refused_with_the_choices(
+    words: str, field: str, accepted: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = run_matrixctl(capsys, *words.split())
+    printed = " ".join(err.translate(str.maketrans("│╭╮╰╯─", "      ")).split())
+    assert (code, out) == (2, "")
+    assert f"Invalid value for {field}: " in printed
+    assert accepted in printed
+    assert "Value error" not in printed

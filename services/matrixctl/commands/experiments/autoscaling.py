@@ -17,8 +17,8 @@ from matrixcommon.model.yaml_text import InvalidYaml, parse_yaml
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
 from services.matrixctl.commands.experiments.parameters import translating_errors
-from services.matrixctl.commands.options import Output, print_for_programs
-from services.matrixctl.output.screen import OutputFormat, echo, table
+from services.matrixctl.commands.options import FiguresOutput, print_for_programs
+from services.matrixctl.output.screen import echo, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.autoscale import Outcome, Trace
@@ -53,7 +53,7 @@ def autoscale(
         list[str] | None,
         typer.Option(help="A field and its values: maxReplicas=12,24 or objective.utilization=0.7:0.9:0.1."),
     ] = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Simulate a scaling policy over a trace in virtual time: node-hours, waiting requests, every change. Scales
     nothing.

@@ -121,7 +121,8 @@ def translating_errors() -> Iterator[None]:
         options = [str(each["domain"]) for each in wrong.blocking if str(each["domain"]).startswith("--")]
         raise DoesNotFit(str(wrong), field=next(iter(options), "--nodes")) from wrong
     except (BadTrace, OSError) as wrong:
-        raise InvalidField(file_error_message(wrong), field="--trace") from wrong
+        where = f"{wrong.filename}: " if isinstance(wrong, OSError) and wrong.filename else ""
+        raise InvalidField(where + file_error_message(wrong), field="--trace") from wrong
 
 
 def check_writable(path: Path | None, option: str) -> None:

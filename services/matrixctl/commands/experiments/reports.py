@@ -14,8 +14,8 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.experiments.parameters import write_output
 from services.matrixctl.commands.experiments.runs import print_changes
 from services.matrixctl.commands.help.completion import names_of
-from services.matrixctl.commands.options import Output, ProjectOptions, print_for_programs
-from services.matrixctl.output.screen import OutputFormat, echo, file_error_message
+from services.matrixctl.commands.options import FiguresOutput, ProjectOptions, print_for_programs
+from services.matrixctl.output.screen import echo, file_error_message
 
 group("report", "Experiment reports kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
 
@@ -47,7 +47,7 @@ def report_show(
     stack: ProjectOptions,
     name: Report,
     html: Annotated[Path | None, typer.Option("--html", help="Write the report's HTML page to this file.")] = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Show a report; with -o json, the document that the experiment printed."""
     content = stack.client.call("infer", "GET", resource_path("reports", name, "/content"))
@@ -67,7 +67,7 @@ def report_compare(
     stack: ProjectOptions,
     before: Report,
     after: Annotated[str, typer.Argument(help="Name of the other report.", autocompletion=names_of("reports"))],
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Compare two kept reports of `experiment run`."""
     params = {"with": after}

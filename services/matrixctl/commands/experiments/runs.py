@@ -20,7 +20,7 @@ from services.matrixctl.commands.experiments.parameters import (
     translating_errors,
     write_output,
 )
-from services.matrixctl.commands.options import Output, print_for_programs
+from services.matrixctl.commands.options import FiguresFormat, FiguresOutput, Output, print_for_programs
 from services.matrixctl.output.screen import OutputFormat, echo, file_error_message, progress, table
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def run(
     keeping: KeepOptions,
     html: Html = None,
     csv: Annotated[Path | None, typer.Option(help="Write a CSV line per request to this file.")] = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Serve requests in virtual time; print TTFT, TPOT, tokens per second per NPU and the cache hit rate."""
     trial = options.trial()
@@ -90,6 +90,8 @@ def what_if(
         if not print_for_programs([{"name": each, "changes": about.text} for each, about in WHAT_IFS.items()], output):
             table(("name", "changes"), [(each, about.text) for each, about in WHAT_IFS.items()])
         return
+    if output is OutputFormat.NAME:
+        raise InvalidField("only the list of changes has names; use table, wide, json or yaml", field="--output")
     trial = options.trial()
     with translating_errors():
         changed = what_if(name, trial)
@@ -115,7 +117,7 @@ def compare(
     before: Annotated[Path, typer.Argument(help="A report written by -o json.")],
     after: Annotated[Path, typer.Argument(help="Another such report.")],
     html: Html = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Compare two reports: what changed, by how much, and whether it improved.
 
@@ -180,7 +182,7 @@ def change_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
     ]
 
 
-def print_changes(document: Mapping[str, Any], output: OutputFormat) -> None:
+def print_changes(document: Mapping[str, Any], output: OutputFormat | FiguresFormat) -> None:
     """Print the changes between two reports."""
     if print_for_programs(document, output):
         return

@@ -21,8 +21,8 @@ from services.matrixctl.commands.experiments.parameters import (
     write_output,
 )
 from services.matrixctl.commands.experiments.runs import Html
-from services.matrixctl.commands.options import Output, print_for_programs
-from services.matrixctl.output.screen import OutputFormat, echo, progress, table
+from services.matrixctl.commands.options import FiguresOutput, print_for_programs
+from services.matrixctl.output.screen import echo, progress, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.sweep import Axis, Point
@@ -53,7 +53,7 @@ def sweep(
     ] = None,
     html: Html = None,
     csv: Annotated[Path | None, typer.Option(help="Write a CSV line per point to this file.")] = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Run an experiment over every combination of parameter values.
 
@@ -122,7 +122,7 @@ def capacity(
     least: Annotated[int, typer.Option(min=1, max=48, help="Smallest number of nodes to try.")] = 2,
     most: Annotated[int, typer.Option(min=1, max=48, help="Largest number of nodes to try.")] = 48,
     html: Html = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Find the fewest nodes on which requests meet their objectives."""
     from infer_workload.experiments import sweep as sweeps

@@ -12,8 +12,8 @@ from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.parameters import check_writable, write_output
 from services.matrixctl.commands.experiments.runs import Html
-from services.matrixctl.commands.options import Output, print_for_programs
-from services.matrixctl.output.screen import OutputFormat, echo, table
+from services.matrixctl.commands.options import FiguresOutput, print_for_programs
+from services.matrixctl.output.screen import echo, table
 
 if TYPE_CHECKING:  # imported late, so that other commands start faster
     from infer_workload.experiments.operator_table import OperatorTable
@@ -49,7 +49,7 @@ def operators(
         Literal["auto", "on", "off"], typer.Option(help="Decode: overlap two microbatches.")
     ] = "auto",
     html: Html = None,
-    output: Output = OutputFormat.TABLE,
+    output: FiguresOutput = "table",
 ) -> None:
     """Show every operator of a step: time, bound, share, and the source of its rate. Needs no stack.
 
@@ -75,7 +75,7 @@ def operators(
         given = {"phase": phase, "context": context, "model": model, "machine": machine, "ep": ep} | amount
         _write_page(html, found, given)
     if not print_for_programs(found.document(), output):
-        _print_table(found, wide=output is OutputFormat.WIDE)
+        _print_table(found, wide=output == "wide")
 
 
 def _check_applicable(phase: str, given: dict[str, bool], applies_to: str) -> None:
@@ -131,7 +131,7 @@ def _print_table(found: OperatorTable, *, wide: bool) -> None:
 
 
 @command("experiment validate")
-def validate(html: Html = None, output: Output = OutputFormat.TABLE) -> None:
+def validate(html: Html = None, output: FiguresOutput = "table") -> None:
     """Compare every published figure with the prediction: interval, error, fitted or not. Needs no stack.
 
     Constants are fitted to the rows marked fitted; all others are predictions. `no fit` is the error with published
