@@ -50,7 +50,7 @@ def routes(usage: UsageService) -> APIRouter:
         return JsonResponse(page([_view(row, width).wire() for row in rows], params))
 
     limits = api.of(USAGE_LIMITS)
-    limits.list()
+    limits.list(rows_shown=usage.views)
     limits.get(usage.view)
 
     @limits.change("PUT")

@@ -8,6 +8,7 @@ from typing import Any
 from weakref import WeakSet
 
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from infer_workload.metering.accounts import Accounts, Charge
 from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView
@@ -87,9 +88,17 @@ class UsageService:
     def view(self, name: str) -> UsageLimitView:
         """The limit and its present usage."""
         with self.records.reading() as session:
-            view = find(session, UsageLimitRow, name).view()
-        limit = self._limits.get(name)
-        return view if limit is None else view.model_copy(update={"used": limit.used_view(self._clock.now())})
+            return self._shown(find(session, UsageLimitRow, name))
+
+    def views(self, session: Session, rows: Sequence[UsageLimitRow]) -> list[UsageLimitView]:
+        """Several limits and their present usage."""
+        return [self._shown(row) for row in rows]
+
+    def _shown(self, row: UsageLimitRow) -> UsageLimitView:
+        limit = self._limits.get(row.name)
+        return (
+            row.view() if limit is None else row.view().model_copy(update={"used": limit.used_view(self._clock.now())})
+        )
 
     def admit(self, account: Account, tokens: int) -> tuple[Lease, Charge]:
         """Reserve `tokens` for a request, until its lease or charge ends. Raises RateLimitExceeded, UsageQuotaExceeded

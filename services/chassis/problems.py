@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -17,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
 
 from matrixcommon.api.declared_fields import suggest_fields
+from matrixcommon.api.query_parameters import declared_names
 from matrixcommon.model.errors import (
     InternalError,
     InvalidField,
@@ -98,9 +99,9 @@ def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
     return path
 
 
-def from_validation(wrong: RequestValidationError, declared: Any = Any) -> MatrixError:
+def from_validation(wrong: RequestValidationError, declared: Any = Any, in_query: Collection[str] = ()) -> MatrixError:
     """An InvalidField whose field is that of the first error; all errors are in `blocking`. `declared`: the declared
-    type of the body."""
+    type of the body; `in_query`: the parameters of the query."""
     errors = wrong.errors()
     first = errors[0]
     if isinstance(wrong.body, bytes):  # a body that is not declared as JSON is not parsed
@@ -112,7 +113,8 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
         path = field_path(error["loc"], wrong.body, error["type"] in FIELD_ERROR_TYPES) or "body"
         message = validation_message(error)
         if error["type"] == "extra_forbidden":
-            message = "unknown field" + (suggest_fields(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
+            meant = suggest_fields(declared, re.sub(r"\[\d+]", "", path).split(".")) or ""
+            message = f"unknown field{f'; give it in the query: ?{path}=' if path in in_query else meant}"
         if error["type"] == "missing" and error["loc"][:1] == ("query",):
             message = "required in the query"
         if (line := {"field": path, "message": message}) not in lines:
@@ -121,13 +123,13 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
 
 
-def to_matrix_error(wrong: Exception, path: str, declared: Any = Any) -> MatrixError:
+def to_matrix_error(wrong: Exception, path: str, declared: Any = Any, in_query: Collection[str] = ()) -> MatrixError:
     """Convert an exception of a request to `path` to a MatrixError; unexpected ones are logged with a traceback.
-    `declared`: the declared type of the body."""
+    `declared`: the declared type of the body; `in_query`: the parameters of the query."""
     if isinstance(wrong, MatrixError):
         return wrong
     if isinstance(wrong, RequestValidationError):
-        return from_validation(wrong, declared)
+        return from_validation(wrong, declared, in_query)
     if isinstance(wrong, HTTPException):
         if wrong.status_code == 404:
             return NotFound(f"no route at {path}; see /openapi.json for all routes")
@@ -148,6 +150,12 @@ def _body_type(request: Request) -> Any:
     return fields[0].field_info.annotation if len(fields) == 1 else Any
 
 
+def _query_of(request: Request) -> frozenset[str]:
+    """The parameters that the route of a request takes in its query."""
+    route = request.scope.get("route")
+    return frozenset(declared_names(route.dependant)) if isinstance(route, APIRoute) else frozenset()
+
+
 def install_error_handlers(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
     """Register handlers so that every failure of a request is answered in the service's error format. `routers` are
     searched for the methods of a path."""
@@ -155,7 +163,7 @@ def install_error_handlers(app: FastAPI, routers: Sequence[APIRouter] = ()) -> N
     async def handle_error(request: Request, wrong: Exception) -> Response:
         path, render_error = request.url.path, error_renderer(request.scope)
         if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
-            return render_error(to_matrix_error(wrong, path, _body_type(request)), path)
+            return render_error(to_matrix_error(wrong, path, _body_type(request), _query_of(request)), path)
         routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
         if (unknown := _unknown_verb(path, routes)) is not None:
             return render_error(unknown, path)

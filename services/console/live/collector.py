@@ -166,6 +166,10 @@ def _clock_reading(clock: Clock) -> dict[str, float]:
     return {"scale": clock.scale, "wall": time.time(), "emulated": clock.now()}
 
 
+WITHOUT_NODES = ("Suspending", "Suspended", "Deleting")
+"""States in which an instance is to have no nodes, so that lacking them is nothing to attend to."""
+
+
 def instance_state(view: dict[str, Any]) -> InstanceState:
     conditions = {each["type"]: each for each in view.get("conditions", ())}
     return InstanceState(
@@ -175,7 +179,7 @@ def instance_state(view: dict[str, Any]) -> InstanceState:
         npus=view["npus"],
         spares=view.get("spares", 0),
         operation=view.get("operation") or "",
-        trouble=_trouble(conditions),
+        trouble="" if view["state"] in WITHOUT_NODES else _trouble(conditions),
         since=max((each["lastTransitionTime"] for each in conditions.values()), default=view["updatedAt"]),
     )
 

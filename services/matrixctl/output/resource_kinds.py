@@ -318,8 +318,11 @@ LISTED_KINDS: tuple[ListedKind, ...] = (
     ListedKind(
         "usage-limits",
         "infer",
-        "name, key, model, requests/min:requestsPerMinute, tokens/min:tokensPerMinute",
-        "requests/day:requestsPerDay, tokens/day:tokensPerDay, at once:requestsInFlight, created:createdAt",
+        "name, key, model, requests/min:requestsPerMinute, used:used.requestsPerMinute.used, "
+        "tokens/min:tokensPerMinute, used:used.tokensPerMinute.used, requests/day:requestsPerDay, "
+        "used:used.requestsPerDay.used, tokens/day:tokensPerDay, used:used.tokensPerDay.used, "
+        "in flight:requestsInFlight, used:used.requestsInFlight.used",
+        "created:createdAt",
         "usage-limit, limits",
         means="limits on the use of served models by project and key",
     ),

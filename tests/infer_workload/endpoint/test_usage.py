@@ -173,6 +173,7 @@ async def test_a_rate_limit_refuses_with_429_and_says_when_to_come_again(fresh):
         assert refused.json()["error"]["code"] == refused.json()["error"]["type"] == "insufficient_quota"
         shown = (await server.http.get("/v1/usage-limits/small")).json()
         assert shown["used"]["requestsPerDay"]["used"] == 2
+        assert (await server.http.get("/v1/usage-limits")).json()["items"] == [shown]
         await limit(server, requestsPerMinute=1, model="other")
         assert (await server.http.post("/v1/completions", json=TEXT)).status_code == 200, "it is for another model"
         await limit(server, tokensPerMinute=10)
@@ -185,6 +186,14 @@ async def test_a_rate_limit_refuses_with_429_and_says_when_to_come_again(fresh):
         assert served.headers["x-ratelimit-limit-tokens"] == "1000"
         assert (await server.http.delete("/v1/usage-limits/small")).status_code == 204
         assert (await server.http.get("/v1/usage-limits")).json()["items"] == []
+
+
+@pytest.mark.parametrize("name", ["project", "validateOnly"])
+async def test_a_body_with_what_belongs_in_the_query_is_told_so(server, name):
+    body = {"requestsPerDay": 2, name: "red"}
+    refused = await server.http.put("/v1/usage-limits/small", json=body)
+    assert refused.status_code == 422
+    assert refused.json()["detail"] == f"{name}: unknown field; give it in the query: ?{name}="
 
 
 def test_a_rate_limit_says_of_what_it_is():

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.console.live.collector import Collector, Event, InstanceState
+from services.console.live.collector import Collector, Event, InstanceState, instance_state
 from services.console.live.hardware import FREE, OUT, NodeState
 from services.console.live.picture import Picture
 
@@ -80,3 +81,18 @@ def test_what_did_not_change_is_the_same_object():
     assert after["instances"] is before["instances"]
     assert after["events"] is before["events"]
     assert after["supernodes"] is not before["supernodes"]
+
+
+@pytest.mark.parametrize(
+    ("state", "trouble"),
+    [("Pending", "Released: it holds no nodes"), ("Suspending", ""), ("Suspended", ""), ("Deleting", "")],
+)
+def test_an_instance_that_is_to_have_no_nodes_needs_no_attention(state: str, trouble: str) -> None:
+    scheduled = {
+        "type": "Scheduled", "status": "False", "reason": "Released", "message": "it holds no nodes",
+        "lastTransitionTime": "",
+    }  # fmt: skip
+    assert (
+        instance_state({"state": state, "nodes": 2, "npus": 0, "updatedAt": "", "conditions": [scheduled]}).trouble
+        == trouble
+    )

@@ -46,7 +46,7 @@ export function mount(root, page) {
   }));
   const is = (/** @type {string[]} */ ...states) => states.includes(instance?.state);
   const actions = [
-    verb("Start", "start", "Its nodes are switched on again; it serves once they have booted.", () => (is("Stopped") ? "" : "It is not stopped")),
+    verb("Start", "start", "Its nodes are switched on again; it serves once they have booted.", () => (is("Stopped") ? "" : is("Suspended") ? "It is suspended: set its field suspend to false" : "It is not stopped")),
     verb("Stop", "stop", "Its nodes are switched off; it keeps them and its bandwidth guarantees.", () => (is("Active") ? "" : "Only an active instance can be stopped"), true),
     verb("Restart", "restart", "Its nodes are switched off and on.", () => (is("Active") ? "" : "Only an active instance can be restarted"), true),
     verb("Retry", "retry", "The failed operation continues from its last step.", () => (is("Failed", "Pending") ? "" : "Nothing has failed")),

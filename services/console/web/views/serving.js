@@ -2,7 +2,7 @@
 // A served model right now: latencies, throughput, pools, cache, and the autoscaler's decisions with their reasons.
 import { resourcePath, call, get, list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
-import { h, fill, setText, set, link, sync } from "../parts/dom.js";
+import { h, fill, setText, set, link, plural, sync } from "../parts/dom.js";
 import { action, notEditor, shellQuote, invalidInput } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { lineChart } from "../parts/chart.js";
@@ -22,6 +22,7 @@ export function mount(root, page) {
   const pick = h("div", { class: "toolbar", role: "group", aria: { label: "Deployments" } });
   const none = h("p", { class: "muted" }, "No model is being served. To serve one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
   const state = chip("");
+  const why = h("p", { class: "muted", role: "status" });
   const figures = h("dl", { class: "figures" });
   const pools = h("dl", { class: "facts" });
   const charts = {
@@ -44,7 +45,7 @@ export function mount(root, page) {
       h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load, sent)),
     h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "Autoscaler decisions"), policies));
   const problem = h("p", { class: "problem", role: "alert" });
-  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state), problem, none, pick, body));
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state, why), problem, none, pick, body));
 
   /** Select a deployment and clear what is shown of the one before. @param {string} key */
   function choose(key) {
@@ -53,6 +54,7 @@ export function mount(root, page) {
     fill(figures);
     fill(pools);
     setText(sent, "");
+    setText(why, "");
     for (const each of Object.values(charts)) each.frame([]);
   }
 
@@ -61,7 +63,7 @@ export function mount(root, page) {
       const all = await list("infer/v1/deployments", page.signal);
       const keys = all.map((each) => `${each.project}/${each.name}`);
       none.hidden = all.length > 0;
-      body.hidden = state.hidden = !all.length;
+      body.hidden = state.hidden = why.hidden = !all.length;
       if (!keys.includes(chosen)) choose(keys[0] ?? "");
       sync(pick, keys, (key) => key, (key) => {
         const button = h("button", { onclick: () => { choose(key); setQuery({ deployment: key }); void look(); } }, short(key));
@@ -87,6 +89,7 @@ export function mount(root, page) {
   /** @param {any} now */
   function draw(now) {
     state.update(deployment.state);
+    setText(why, deployment.state === "Serving" ? "" : readyMessage(deployment));
     /** @type {[string, string, string][]} */
     const shown = [
       ["TTFT P50", number(times(now.ttft?.p50, 1000)), "ms"], ["TTFT P99", number(times(now.ttft?.p99, 1000)), "ms"], ["TPOT P50", number(times(now.tpot?.p50, 1000), 1), "ms"], ["TPOT P99", number(times(now.tpot?.p99, 1000), 1), "ms"],
@@ -108,14 +111,17 @@ export function mount(root, page) {
     }
     setText(sent, now.load ? loadCounts(now.load) : "");
     const size = deployment.pools ?? {};
-    fill(pools, [["Instance", link(`/instances/${deployment.project}/${deployment.instance}`, deployment.instance)], ["Model", deployment.model], ["Prefill", `${size.prefillInstances ?? "–"} instances, ${size.prefillNpus ?? "–"} NPUs`],
-      ["Decode", `${size.decodeNpus ?? "–"} NPUs, expert parallel over ${size.decodeDies ?? "–"} dies`], ["Caching", `${size.cachingNodes ?? "–"} nodes, ${number(size.cacheBlocks)} blocks`],
-      ["Context cache", deployment.contextCache ? `over ${(deployment.cachePlane ?? (size.cachePlane || "–")).toUpperCase()}` : "off"], ["Endpoint", h("code", {}, deployment.endpoint)]].map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
+    fill(pools, [["Instance", link(`/instances/${deployment.project}/${deployment.instance}`, deployment.instance)], ["Model", deployment.model], ["Prefill", size.prefillNpus ? `${plural(size.prefillInstances, "instance")}, ${size.prefillNpus} NPUs` : "–"],
+      ["Decode", size.decodeNpus ? `${size.decodeNpus} NPUs, ${size.expertsPerDie ? "expert parallel over " : ""}${size.decodeDies} dies` : "–"], ["Caching", size.cachingNodes ? `${plural(size.cachingNodes, "node")}, ${number(size.cacheBlocks)} blocks` : "–"],
+      ["Context cache", !deployment.contextCache ? "off" : deployment.cachePlane || size.cachePlane ? `over ${(deployment.cachePlane || size.cachePlane).toUpperCase()}` : "–"], ["Endpoint", h("code", {}, deployment.endpoint)]].map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
   }
 
   page.poll(1000, look);
   return { close: () => Object.values(charts).forEach((each) => each.close()) };
 }
+
+/** Why a deployment does not serve. @param {any} deployment */
+const readyMessage = ({ conditions }) => conditions?.find((/** @type {any} */ each) => each.type === "Ready")?.message ?? "";
 
 /** What became of the requests of the built-in load. @param {any} load */
 function loadCounts({ requestsPerSecond, submitted, refused, skipped }) {
