@@ -266,3 +266,24 @@ def test_a_node_in_parts_names_who_has_them(open_page: Any, stack: RealStack) ->
     finally:
         for name in ("part-one", "part-two"):
             stack.client.call("resource", "DELETE", f"/v1/allocations/{name}")
+
+
+def test_a_report_is_shown_beside_what_it_cannot_be_compared_with(open_page: Any, stack: RealStack) -> None:
+    points = [
+        {"nodes": nodes, "workload": "40 requests", "report": {"ttft": {"p90": p90}}, "why_not": None}
+        for nodes, p90 in ((4, 5.5), (8, 2.25))
+    ]
+    body = {"experiment": "sweep", "title": "Sweep over nodes", "document": {"points": points}}
+    stack.client.call("infer", "PUT", "/v1/reports/swept", body=body)
+    try:
+        page = open_page("/experiments/default/before?with=default%2Fswept")
+        page.get_by_role("alert").get_by_text("swept is a report of `sweep`").wait_for()
+        page.get_by_role("table", name="Figures of before").get_by_text("ttft.p90").wait_for()
+        visit(page, "/experiments/default/swept")
+        table = page.get_by_role("table", name="points")
+        expect(table.get_by_role("columnheader")).to_have_text(["nodes", "report.ttft.p90"])
+        expect(table.get_by_role("row").last).to_have_text("82.250")
+        page.get_by_text("The same in all rows: workload 40 requests.").wait_for()
+        expect(page.get_by_label("Compare with")).to_be_hidden()
+    finally:
+        stack.client.call("infer", "DELETE", "/v1/reports/swept")

@@ -88,6 +88,19 @@ def test_kept_reports_are_shown_compared_and_deleted(
     assert (code, "is not JSON" in text) == (2, True), text
 
 
+@pytest.mark.parametrize(
+    "document", ['{"rows": [{"ms": 1}]}', '{"made_by": {"command": "matrixctl experiment validate"}}']
+)
+def test_what_is_no_report_of_an_experiment_that_is_kept_is_refused(
+    infer: TestClient, capsys: pytest.CaptureFixture[str], tmp_path: Path, document: str
+) -> None:
+    file = tmp_path / "operators.json"
+    file.write_text(document)
+    code, text = run_line(capsys, f"report keep operators {file}")
+    assert (code, "is not a report of `matrixctl experiment` run, what-if, " in text) == (2, True), text
+    assert infer.get("/v1/reports").json()["items"] == []
+
+
 def test_a_name_that_may_not_be_is_refused_before_anything_runs(
     infer: TestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -40,7 +40,12 @@ export function mount(root, page) {
 
   async function show() {
     try {
-      own ??= await get(resourcePath("infer/v1/reports", key, "/content"), page.signal);
+      if (!own) {
+        own = await get(resourcePath("infer/v1/reports", key, "/content"), page.signal);
+        describe(own);
+        draw(own, null);
+        fill(found, h("h2", {}, "Found"), findings(name, own.document));
+      }
       showFound(problem, body, kind);
     } catch (wrong) {
       showError(wrong, problem, body);
@@ -51,14 +56,13 @@ export function mount(root, page) {
       const beside = asked ? await get(resourcePath("infer/v1/reports", asked, "/content"), page.signal) : null;
       const compared = asked ? await get(`${resourcePath("infer/v1/reports", key, "/comparison")}&with=${encodeURIComponent(asked)}`, page.signal) : null;
       if (asked !== other) return; // another was chosen meanwhile
-      describe(own);
       fill(changes, compared ? comparison(compared) : null);
       draw(own, beside);
-      fill(found, h("h2", {}, "Found"), findings(name, own.document));
     } catch (wrong) {
       if (asked !== other) return;
       setText(problem, /** @type {Error} */ (wrong).message);
       fill(changes);
+      draw(own, null);
       throw wrong;
     }
   }
@@ -67,6 +71,7 @@ export function mount(root, page) {
   function describe(content) {
     setText(about, content.title);
     kind.update(content.experiment);
+    chooser.hidden = content.experiment !== "run"; // others cannot be compared
     fill(made, content.command ? command(content.command) : null);
     download.hidden = !content.html;
     download.onclick = () => {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -35,7 +35,7 @@ def report_keep(
     made = found.get("made_by") or {}
     line = str(made.get("command", "")) if isinstance(made, dict) else ""
     body = {
-        "experiment": _experiment(line, found), "title": title or file.stem, "command": line, "document": found,
+        "experiment": _experiment(line, found, file), "title": title or file.stem, "command": line, "document": found,
         "html": _read(html, "--html") if html is not None else "",
     }  # fmt: skip
     view = stack.client.call("infer", "PUT", resource_path("reports", name), body=body)
@@ -100,10 +100,21 @@ def _read(file: Path, field: str) -> str:
         raise InvalidField(f"{file} cannot be read: {file_error_message(wrong)}", field=field) from wrong
 
 
-def _experiment(line: str, found: dict[str, Any]) -> str:
-    """The experiment that made it, by its command, or else by its contents."""
+def _experiment(line: str, found: dict[str, Any], file: Path) -> str:
+    """The experiment that made it, by its command, or else by its contents. Raises InvalidField if reports of it are
+    not kept."""
+    from infer_workload.experiments.comparison import is_comparable
+    from infer_workload.report_store.contract import Experiment
+
+    kept = get_args(Experiment)
     words = line.split()[:3]
     if words[:2] == ["matrixctl", "experiment"]:
-        return words[2]
-    parts = (("changes", "compare"), ("fixed", "autoscale"), ("tried", "capacity"), ("points", "sweep"))
-    return next((experiment for part, experiment in parts if part in found), "run")
+        name = "".join(words[2:])
+    else:
+        parts = (("changes", "compare"), ("fixed", "autoscale"), ("tried", "capacity"), ("points", "sweep"))
+        name = next((experiment for part, experiment in parts if part in found), "run" if is_comparable(found) else "")
+    if name not in kept:
+        raise InvalidField(
+            f"{file} is not a report of `matrixctl experiment` {', '.join(kept)}, written by -o json", field="FILE"
+        )
+    return name
