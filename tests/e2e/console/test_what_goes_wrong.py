@@ -287,3 +287,14 @@ def test_a_report_is_shown_beside_what_it_cannot_be_compared_with(open_page: Any
         expect(page.get_by_label("Compare with")).to_be_hidden()
     finally:
         stack.client.call("infer", "DELETE", "/v1/reports/swept")
+
+
+def test_nothing_is_said_of_what_is_served_while_that_is_unknown(open_page: Any) -> None:
+    page = open_page("/")
+    page.route("**/api/infer/v1/deployments**", lambda route: route.fulfill(**AWAY))
+    visit(page, "/serving")
+    page.get_by_role("alert").get_by_text("agents does not answer").wait_for()
+    expect(page.get_by_text("No model is being served")).to_be_hidden()
+    expect(page.get_by_text("There is no deployment")).to_be_hidden()
+    page.unroute("**/api/infer/v1/deployments**")
+    page.get_by_text("No model is being served").wait_for()

@@ -37,7 +37,7 @@ export function mount(root, page) {
   ], (each) => each.node + each.role, { empty: "It has no nodes." });
   const pause = h("button", { onclick: () => { paused = !paused; setText(pause, paused ? "Resume" : "Pause"); pause.setAttribute("aria-pressed", String(paused)); } }, "Pause");
   const operations = h("div", { class: "stack" });
-  const none = h("p", { class: "muted" }, "No operations yet.");
+  const none = h("p", { class: "muted", hidden: true }, "No operations yet.");
 
   /** @param {string} label @param {string} verb @param {string} does @param {() => string} unless @param {boolean} [danger] */
   const verb = (label, verb, does, unless, danger) => action(() => ({

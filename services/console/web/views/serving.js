@@ -20,7 +20,7 @@ export function mount(root, page) {
   /** @type {Record<string, (number | null)[]>} */
   let history = {};
   const pick = h("div", { class: "toolbar", role: "group", aria: { label: "Deployments" } });
-  const none = h("p", { class: "muted" }, "No model is being served. To serve one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
+  const none = h("p", { class: "muted", hidden: true }, "No model is being served. To serve one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
   const state = chip("");
   const why = h("p", { class: "muted", role: "status" });
   const figures = h("dl", { class: "figures" });
@@ -40,11 +40,12 @@ export function mount(root, page) {
   }));
   const sent = h("p", { class: "muted", role: "status" });
   rate.addEventListener("input", () => load.frame());
-  const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
+  const body = h("div", { class: "stack", hidden: true }, figures, h("div", { class: "charts" }, Object.values(charts)),
     h("div", { class: "columns" }, h("section", { class: "card stack", aria: { labelledby: "pools" } }, h("h2", { id: "pools" }, "Pools"), pools),
       h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load, sent)),
     h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "Autoscaler decisions"), policies));
   const problem = h("p", { class: "problem", role: "alert" });
+  state.hidden = true; // until it is known what is served
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state, why), problem, none, pick, body));
 
   /** Select a deployment and clear what is shown of the one before. @param {string} key */
