@@ -14,6 +14,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView
 from matrixcommon.persistence.database_session import ResourceRow, journal_tables
+from matrixcommon.persistence.fences import leader_table
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 RETENTION_S = {MINUTE_S: 2 * DAY_S, HOUR_S: 90 * DAY_S}
@@ -30,6 +31,7 @@ class Base(DeclarativeBase):
 
 
 journal_tables(Base.metadata)
+leader_table(Base.metadata)
 
 
 class UsageRow(Base):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from matrixcommon.model.errors import Malformed, StaleLeader
 
@@ -37,6 +38,13 @@ class Fence:
             f"{self.name} of generation {self.generation} no longer leads: generation {newest} has taken over",
             field=HEADER,
         )
+
+
+class KnownLeaders(Protocol):
+    """What a service knows of the leaders that send it requests."""
+
+    def record_leader(self, fence: Fence) -> None:
+        """Record the leader that a request comes from. Raises StaleLeader if a newer one is known."""
 
 
 FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)

@@ -27,9 +27,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from matrixcommon.api.authorization import VIEWERS, AccessRules, Caller, Principal, principal_of
 from matrixcommon.api.fast_path import FastPath
 from matrixcommon.model.errors import Forbidden, MatrixError
-from matrixcommon.model.fencing import FENCE, HEADER, REQUEST_FENCE, parse_fence
+from matrixcommon.model.fencing import FENCE, HEADER, REQUEST_FENCE, KnownLeaders, parse_fence
 from matrixcommon.persistence.database_session import Database
-from matrixcommon.persistence.fences import Fences
 from matrixcommon.telemetry.trace import RESOURCE, traceparent
 from services.chassis.access import Tokens
 from services.chassis.database import awaited_database
@@ -70,7 +69,7 @@ def create_app(
     records: Database | None = None,
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
-    fences: Fences | None = None,
+    fences: KnownLeaders | None = None,
     render_error: ErrorRenderer = problem_response,
     probes: Sequence[str] = (),
 ) -> FastAPI:
@@ -197,7 +196,7 @@ class RequestEdge:
         *,
         fast_path: FastPath,
         tokens: Tokens,
-        fences: Fences | None,
+        fences: KnownLeaders | None,
         metrics: RequestMetrics,
         render_error: ErrorRenderer,
         open_paths: frozenset[str],

@@ -31,6 +31,7 @@ from matrixcommon.api.client import Collection
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.fences import Fences
 from matrixlink.client import LinkClient
 from matrixlink.fabric.contention.ports_left import AvailablePorts
 from matrixresource.client import ResourceClient
@@ -199,6 +200,7 @@ def build(
         registry=registry,
         records=records,
         on_stop=database.close,
+        fences=Fences(records),
         render_error=refuse,
         probes=("/health",),  # vLLM's
     )

@@ -103,6 +103,7 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
         tokens=Tokens(settings.tokens),
         tasks=fleet.tasks(),
         ready=fleet.waiting_for,
+        fences=fleet.fences,
     )
 
 

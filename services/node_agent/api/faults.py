@@ -60,6 +60,7 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
         current = fleet.faults.get(name)
         if current is None:
             if not validate_only:
+                fleet.fences.check()
                 fleet.inject(fault)
         elif current != fault:
             raise Conflict(f"fault {name!r} exists with other values: {current.kind} on {current.target}", field="name")
@@ -69,6 +70,7 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
     def clear(name: str, validate_only: bool = False) -> None:
         existing(name)
         if not validate_only:
+            fleet.fences.check()
             fleet.clear(name)
 
 

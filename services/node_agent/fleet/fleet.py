@@ -24,6 +24,7 @@ from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from services.chassis.periodic import RETRY_WALL_S
 from services.node_agent.channels.agent_gateway import AgentGateway, Channel
+from services.node_agent.fleet.fences import FleetFences
 from services.node_agent.fleet.flapping import Flapping
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.traffic import EmulatedTraffic
@@ -69,6 +70,7 @@ class Fleet:
         self.background: list[Callable[[], Awaitable[Any]]] = []
         """Other work that runs from start to stop."""
         self._store = store
+        self.fences = FleetFences(store)
         self._last_epochs = {name: int(body["epoch"]) for name, body in store.all("lives").items()}
         """By supernode, the newest epoch of removed cards: services accept only newer ones."""
         self.built_in = frozenset(name.supernode for name in names)

@@ -50,7 +50,7 @@ def nothing_is_released() -> Iterator[None]:
 def old_leaders_write() -> Iterator[None]:
     """A replica that was paused writes on, whoever leads meanwhile."""
     nothing: Callable[..., Any] = lambda *_: None  # noqa: E731
-    with patch.object(Fences, "hear", nothing), patch.object(Fences, "_compare", nothing):
+    with patch.object(Fences, "record_leader", nothing), patch.object(Fences, "_compare", nothing):
         yield
 
 
