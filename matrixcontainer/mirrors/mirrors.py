@@ -242,6 +242,10 @@ class Mirrors:
             raise
         return f"{changed} mirrored objects changed"
 
+    def resync(self) -> None:
+        """Compare with the actual objects at the next reconcile."""
+        self._resync_at = 0.0
+
     def _invalidate(self) -> None:
         self.cordons.replace(())
         for mirror in self._mirrors.values():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -12,10 +11,11 @@ from typing import Any
 
 import kopf
 
-from matrixcommon.model.errors import MatrixError, NotFound
+from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
+from matrixcontainer.client.kopf_session import kopf_session
 from matrixcontainer.client.login import login
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.declared import DisruptionBudgetReconciler, RecoveryPolicyReconciler
@@ -69,17 +69,6 @@ class Reconcilers:
             self.scenarios,
         )
 
-    async def take_over(self) -> None:
-        """Start where another operator may have been killed with requests in flight."""
-        for reconciler in self.all:
-            with contextlib.suppress(NotFound):  # a kind whose CRD is not installed has no resources
-                await reconciler.take_over()
-
-    @property
-    def quiescent(self) -> bool:
-        """Whether no unanswered request can still take effect unnoticed."""
-        return not any(reconciler.unanswered.any for reconciler in self.all)
-
     def keys(self, index: str, key_filter: str | None = None) -> set[str]:
         """All keys in an index, or only those under `of`."""
         entries_by_key = self.indexes.get(index, {})
@@ -124,8 +113,8 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None) -> kopf.Oper
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def log_in(**_: Any) -> kopf.ConnectionInfo:
-        return login(kubeconfig)
+    async def log_in(**_: Any) -> kopf.AiohttpSession:
+        return kopf_session(login(kubeconfig))
 
     @kopf.on.startup(registry=registry)
     def configure(settings: kopf.OperatorSettings, **given: Any) -> None:

@@ -3,7 +3,11 @@
 The holder renews its Lease. A candidate that finds it expired takes it over at the resourceVersion that it read, so
 that only one of several can succeed. A holder that cannot renew in time stops before another may start, because its own
 deadline (`RENEW_DEADLINE_S`) is shorter than the time others wait (`LEASE_DURATION_S`). Times are wall-clock times, as
-the other candidates are real processes."""
+the other candidates are real processes.
+
+Each time the Lease is acquired, also by a new process of the same identity, its generation grows. The services refuse
+requests of an older generation (`Fence`), so what a killed or paused holder has sent has no effect once its successor
+has been heard."""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError
+from matrixcommon.model.fencing import Fence
 from matrixcontainer.client.client import LEASE, KubeClient
 
 log = logging.getLogger(__name__)
@@ -22,8 +27,10 @@ LEASE_DURATION_S = 15.0
 RENEW_DEADLINE_S = 10.0
 RETRY_PERIOD_S = 2.0
 """Lease duration, renew deadline and retry period: client-go's defaults of 15, 10 and 2 seconds."""
-AT_REST = "cloudmatrix.io/at-rest"
-"""Annotation of a Lease whose holder had no request in flight when it released it."""
+GENERATION = "cloudmatrix.io/generation"
+"""Annotation of the Lease: how its current or last holder identifies itself to the services."""
+GENERATION_DIGITS_MAX = 14
+"""One less than a fencing token may have, so that the next one fits."""
 
 
 class LeaderElector:
@@ -45,8 +52,10 @@ class LeaderElector:
         self._namespace = namespace
         self._observed: tuple[str, float] = ("", 0.0)
         self.holder = ""
-        self.clean_handover = False
-        """Whether the previous holder of the Lease, if any, had no request in flight when it released it."""
+        self.superseded = asyncio.Event()
+        """Set once a service has refused a request of ours, because it has been sent one by a newer holder."""
+        self.fence: Fence | None = None
+        """What our requests carry since we acquired the Lease."""
         self._renewed_at = 0.0
         """When the last renewal was sent. Others count from when it was written, possibly long before its response."""
 
@@ -75,13 +84,12 @@ class LeaderElector:
             except MatrixError as refused:
                 log.warning("leadership was not renewed", extra={"why": refused.message})
 
-    async def release(self, quiescent: bool) -> None:
-        """Release the Lease so that the next candidate can start immediately; `quiescent` if no request of ours is in
-        flight."""
+    async def release(self) -> None:
+        """Release the Lease so that the next candidate can start immediately."""
         try:
             lease = await self._kube.find(LEASE, self._name, self._namespace)
-            if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
-                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1}, quiescent)
+            if lease is not None and self._is_ours(lease):
+                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
         except MatrixError as refused:
             log.info("leadership was not released", extra={"why": refused.message})
 
@@ -95,26 +103,51 @@ class LeaderElector:
     async def _update_lease(self) -> bool:
         lease = await self._kube.find(LEASE, self._name, self._namespace)
         if lease is None:
-            body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(0)}
+            generation = self._next_generation(0)
+            metadata = {"name": self._name, "namespace": self._namespace, "annotations": {GENERATION: str(generation)}}
             try:
-                await self._kube.create(LEASE, body, self._namespace)
+                lease = await self._kube.create(LEASE, {"metadata": metadata, "spec": self._spec(0)}, self._namespace)
             except Conflict:
                 return False
-            self.clean_handover = True
-            return self._observe_holder(self._identity)
+            return self._hold(lease, generation)
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._expired(lease):
             self._observe_holder(holder)
             return False
+        if self._holds and not self._is_ours(lease):  # taken by a new process of our identity while we were paused
+            return False
         transitions = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
         acquired = spec.get("acquireTime") if holder == self._identity else None
+        generation = self._next_generation(_generation_of(lease))
         try:
-            await self._write(lease, self._spec(transitions, acquired))
+            await self._write(lease, self._spec(transitions, acquired), generation)
         except Conflict:
             return False
-        if self.holder != self._identity:
-            self.clean_handover = (lease["metadata"].get("annotations") or {}).get(AT_REST) == "true"
+        return self._hold(lease, generation)
+
+    @property
+    def _holds(self) -> bool:
+        """Whether we held the Lease when we last saw it."""
+        return self.holder == self._identity
+
+    def _is_ours(self, lease: dict[str, Any]) -> bool:
+        """Whether no other process has acquired the Lease since we did."""
+        holder = lease["spec"].get("holderIdentity")
+        return holder == self._identity and self.fence is not None and _generation_of(lease) <= self.fence.generation
+
+    def _next_generation(self, last: int) -> int:
+        """The generation to write: ours while we hold the Lease, else a new one. Never below that of a Lease that has
+        been lost, restored services included."""
+        if self.fence is not None and self._holds:
+            return self.fence.generation
+        return max(last + 1, int(self._now() * 1000))
+
+    def _hold(self, lease: dict[str, Any], generation: int) -> bool:
+        """Identify ourselves by the Lease and its generation: operators of other clusters over the same services do
+        not matter."""
+        if self.fence is None or self.fence.generation != generation:
+            self.fence = Fence(f"operator-{lease['metadata']['uid']}", generation, self.superseded.set)
         return self._observe_holder(self._identity)
 
     def _observe_holder(self, holder: str) -> bool:
@@ -139,7 +172,14 @@ class LeaderElector:
             "leaseTransitions": transitions,
         }
 
-    async def _write(self, lease: dict[str, Any], spec: dict[str, Any], quiescent: bool = False) -> None:
-        annotations = {AT_REST: "true" if quiescent else None}
-        metadata = {"resourceVersion": lease["metadata"]["resourceVersion"], "annotations": annotations}
+    async def _write(self, lease: dict[str, Any], spec: dict[str, Any], generation: int | None = None) -> None:
+        metadata: dict[str, Any] = {"resourceVersion": lease["metadata"]["resourceVersion"]}
+        if generation is not None:
+            metadata["annotations"] = {GENERATION: str(generation)}
         await self._kube.merge(LEASE, self._name, {"metadata": metadata, "spec": spec}, self._namespace)
+
+
+def _generation_of(lease: dict[str, Any]) -> int:
+    """The generation in a Lease; 0 if somebody has removed or spoilt it."""
+    text = str((lease["metadata"].get("annotations") or {}).get(GENERATION, ""))
+    return int(text) if text.isdecimal() and len(text) <= GENERATION_DIGITS_MAX else 0

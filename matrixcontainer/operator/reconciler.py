@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -52,40 +52,26 @@ def prefix_field(refused: MatrixError, spec_field: str = "spec") -> None:
 class UnansweredRequests:
     """Requests that were sent but not answered, each of which may still take effect for `UNANSWERED_WALL_S`.
 
-    An earlier operator process may have died with requests in flight, so every resource that it handled counts as one,
-    from when this process took over.
+    Those of an earlier operator process do not matter: once a service has answered this one, it refuses them (`Fence`).
     """
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
         self._expires_at: dict[str, float] = {}
-        self._inherited: frozenset[str] = frozenset()
-        self._inherited_expire_at = 0.0
 
     def add(self, key: str) -> None:
         """Record that a request for that resource was not answered."""
         self._expire()
         self._expires_at[key] = self._wall() + UNANSWERED_WALL_S
 
-    def inherit(self, uids: Iterable[str]) -> None:
-        """Record that another process handled these resources until now."""
-        self._inherited, self._inherited_expire_at = frozenset(uids), self._wall() + UNANSWERED_WALL_S
-
-    def may_take_effect(self, key: str, uid: str) -> bool:
+    def may_take_effect(self, key: str) -> bool:
         """Whether an unanswered request for that resource may still take effect."""
         self._expire()
-        return key in self._expires_at or uid in self._inherited
-
-    @property
-    def any(self) -> bool:
-        self._expire()
-        return bool(self._expires_at or self._inherited)
+        return key in self._expires_at
 
     def _expire(self) -> None:
         now = self._wall()
         self._expires_at = {key: until for key, until in self._expires_at.items() if now < until}
-        if now >= self._inherited_expire_at:
-            self._inherited = frozenset()
 
 
 class Reconciler(ABC):
@@ -167,8 +153,7 @@ class Reconciler(ABC):
     def _unanswered_delay(self, key: str, body: dict[str, Any]) -> float | None:
         """In how many wall-clock seconds to check again before a resource may be removed, because an unanswered request
         could still take effect and nothing would clean up after it; None if it may be removed."""
-        metadata = body["metadata"]
-        pending = metadata.get("deletionTimestamp") and self.unanswered.may_take_effect(key, metadata["uid"])
+        pending = body["metadata"].get("deletionTimestamp") and self.unanswered.may_take_effect(key)
         return REQUEUE_AFTER_WALL_S if pending else None
 
     async def _report_deleting(self, body: dict[str, Any], in_progress: bool, unanswered: bool) -> None:
@@ -190,12 +175,6 @@ class Reconciler(ABC):
             return
         conditions = self.condition(body, "Ready", False, state, message)
         await self.write_status(body, {"state": state, "conditions": conditions, **status})
-
-    async def take_over(self) -> None:
-        """Call once when another process may have reconciled before us and no longer does: its requests may still be in
-        flight, and its record of them is gone."""
-        bodies, _ = await self.kube.list(self.kind)
-        self.unanswered.inherit(body["metadata"]["uid"] for body in bodies)
 
     @abstractmethod
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:

@@ -20,14 +20,16 @@ from matrixcommon.api.authorization import AccessRules
 from matrixcommon.api.client import Collection, WatchEvent, call, resource_path
 from matrixcommon.model.clock import WallClock
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.fencing import FENCE
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
-from matrixcontainer.client.client import CRD, POD, Kind, KubeClient
+from matrixcontainer.client.client import POD, Kind, KubeClient
 from matrixcontainer.client.login import http_client_for, login, points_to
 from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS
 from matrixcontainer.mirrors.mirrors import MIRRORED, Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
+from matrixcontainer.operator.crd_installer import CrdInstaller
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.leader_election import LeaderElector
@@ -122,10 +124,15 @@ class OperatorProcess:
         self.watchers = [instances, infers, policies, scenarios, self.mirrors, self.scheduler, metrics]
         if settings.shared_cluster:
             self.watchers += [self.kubelets, leases]
+        self._crds = CrdInstaller(self.kube, custom_resource_definitions(), self._restore_mirrors)
         self._kopf_ready = asyncio.Event()
         self._identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
         self.leader_elector = LeaderElector(self.kube, self._identity, time.time, namespace=settings.lease_namespace)
         self._on_standby = False
+
+    def _restore_mirrors(self) -> None:
+        self._mirror_reconciler.resync()
+        self.mirrors.nudge()
 
     async def _reconcile_pods(self) -> str:
         try:
@@ -171,25 +178,6 @@ class OperatorProcess:
             return None
         return "Kopf to reach the Kubernetes API"
 
-    async def install_crds(self) -> None:
-        """Apply the CRDs and wait until they are established; retries while the API is down."""
-        pending = {crd["metadata"]["name"]: crd for crd in custom_resource_definitions()}
-        while True:
-            try:
-                for crd in pending.values():
-                    await self.kube.apply(CRD, crd)
-                while pending:
-                    for name in list(pending):
-                        current = await self.kube.find(CRD, name)
-                        conditions = ((current or {}).get("status") or {}).get("conditions") or []
-                        if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-                            del pending[name]
-                    await asyncio.sleep(0.05 if pending else 0)
-                return
-            except MatrixError as refused:
-                log.warning("could not install the CRDs; retrying", extra={"why": refused.message})
-                await asyncio.sleep(RETRY_WALL_S)
-
     def app(self) -> FastAPI:
         """The application: health and metrics, with everything that runs beside them."""
         registry = CollectorRegistry()
@@ -212,35 +200,29 @@ class OperatorProcess:
             self._on_standby = True
             await self.leader_elector.acquire()
             self._on_standby = False
+            FENCE.set(self.leader_elector.fence)
             if self._settings.install_crds:
-                await self.install_crds()
-            if not self.leader_elector.clean_handover:
-                await self._take_over()
+                await self._crds.install()
             background = [watcher.run for watcher in self.watchers] + [self._watch_pods]
+            background += [self._crds.keep] if self._settings.install_crds else []
             background += [partial(self._watch_mirrored, kind) for kind in MIRRORED]
             background += [partial(follow, stream, handler) for stream, handler in self._change_streams()]
             tasks = [asyncio.create_task(supervise(background_task)) for background_task in background]
             renewal, operator = asyncio.create_task(self.leader_elector.renew()), asyncio.create_task(self._run_kopf())
+            superseded = asyncio.create_task(self.leader_elector.superseded.wait())
             try:
-                ended, _ = await asyncio.wait({renewal, operator}, return_when=asyncio.FIRST_COMPLETED)
+                ended, _ = await asyncio.wait({renewal, operator, superseded}, return_when=asyncio.FIRST_COMPLETED)
+                if superseded in ended:
+                    log.error("a newer operator has taken over", extra={"lease": self.leader_elector.fence})
                 for error in filter(None, (task.exception() for task in ended if not task.cancelled())):
                     log.error("Kopf or the leadership failed", exc_info=error)
             finally:
-                for task in (renewal, operator, *tasks):
+                for task in (renewal, superseded, operator, *tasks):
                     task.cancel()
-                _, unfinished = await asyncio.wait({operator, *tasks}, timeout=KOPF_STOP_TIMEOUT_WALL_S)
-                await self.leader_elector.release(quiescent=not unfinished and self.reconcilers.quiescent)
+                await asyncio.wait({operator, *tasks}, timeout=KOPF_STOP_TIMEOUT_WALL_S)
+                await self.leader_elector.release()
         finally:
             signal.raise_signal(signal.SIGTERM)
-
-    async def _take_over(self) -> None:
-        """Learn what a former operator handled; retries while the API is down."""
-        while True:
-            try:
-                return await self.reconcilers.take_over()
-            except MatrixError as refused:
-                log.warning("could not read the existing objects; retrying", extra={"why": refused.message})
-                await asyncio.sleep(RETRY_WALL_S)
 
     def _change_streams(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
         """Streams of changes, each with its handler."""
@@ -271,16 +253,20 @@ class OperatorProcess:
 
     async def _watch_mirrored(self, kind: Kind) -> None:
         """Forever: nudge the mirrors when others change a mirrored object, or cordon a Node."""
+        refusal = ""
         while True:
             try:
                 bodies, since = await self.kube.list(kind, labels=MANAGED_OBJECTS)
                 self._mirror_reconciler.replace(kind, bodies)
                 self.mirrors.nudge()
+                refusal = ""
                 async for type, body in self.kube.watch(kind, since, MANAGED_OBJECTS):
                     if type != "BOOKMARK" and self._mirror_reconciler.handle_event(kind, type, body):
                         self.mirrors.nudge()
             except MatrixError as refused:
-                log.info("watch of mirrors ended", extra={"kind": kind.kind, "why": refused.message})
+                if refused.message != refusal:
+                    log.info("watch of mirrors ended", extra={"kind": kind.kind, "why": refused.message})
+                refusal = refused.message
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _run_kopf(self) -> None:

@@ -30,7 +30,7 @@ class OperatorSettings(Settings):
         "its pods off them, and their kubelets, each with a Lease, are emulated here; off for the embedded API, which "
         "emulates them itself",
     )
-    install_crds: bool = Field(True, description="apply the CRDs at start")
+    install_crds: bool = Field(True, description="apply the CRDs at start, and again when one is deleted")
     resource_url: str = Field("http://127.0.0.1:8401", description="URL of MatrixResource")
     link_url: str = Field("http://127.0.0.1:8402", description="URL of MatrixLink")
     compute_url: str = Field("http://127.0.0.1:8403", description="URL of MatrixCompute")

@@ -99,6 +99,8 @@ def _kinds(argument: ast.expr, path: Path, trees: dict[Path, ast.Module]) -> lis
         return [_constant(argument)]
     if (text, path.name) in (("self._kind", "mirrors.py"), ("kind", "operator_process.py")):
         return _mirrored(trees)
+    if (text, path.name) == ("kind", "crd_installer.py"):
+        return [*_mirrored(trees), *_reconciled(trees)]  # of every CRD that the operator installs
     if text in ("self.kind", "reconciler.kind"):
         return _reconciled(trees)
     raise AssertionError(f"{path.name}:{argument.lineno}: which kind is {text}? Teach operator_rights.py to trace it")

@@ -8,6 +8,7 @@ would, holds what it handles by a finalizer until nothing is left, and tries aga
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 import httpx
 
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.fencing import FENCE, Fence
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, KubeClient
@@ -35,6 +37,8 @@ PERIOD_S = 4.0
 """Between two looks of the operator at each resource."""
 NAMES = ("k0", "k1")
 """Of the instances that Kubernetes has; what users ask over REST bears others."""
+GENERATIONS = itertools.count(1)
+"""Of operators: each process has one of its own, as if it had acquired the Lease."""
 ADMIN = {"admin": User("admin", ("system:masters", "system:authenticated"))}
 
 
@@ -93,13 +97,10 @@ class Operator:
         await asyncio.gather(working, return_exceptions=True)
 
     async def _work(self) -> None:
-        taken_over = False
+        FENCE.set(Fence("operator", next(GENERATIONS)))
         while True:
             await asyncio.sleep(PERIOD_S)
             with suppress(MatrixError):  # the next look tries again
-                if not taken_over:
-                    await self._reconcilers.take_over()
-                    taken_over = True
                 for reconciler in self._handled:
                     for body in (await self._kube.list(reconciler.kind))[0]:
                         with suppress(MatrixError):
