@@ -1,4 +1,4 @@
-"""RBAC rules of the operator: the least privileges that it needs on a Kubernetes API.
+"""RBAC rules of the operator, the least privileges that it needs on a Kubernetes API, and of its users.
 
 Each rule covers what matrixcontainer does with that kind; a test derives the required permissions from the code and
 checks these rules and the chart's against them. The embedded API creates the roles itself (`roles_for`); in a cluster
@@ -54,6 +54,36 @@ LEADER_RULES = [
     rule("coordination.k8s.io", ["leases"], ["get", "patch"], ["cloudmatrix-operator"]),
 ]
 NODE_LEASE_RULES = [rule("coordination.k8s.io", ["leases"], ["create", "patch"])]
+
+USER_KINDS = ["cloudmatrixinstances", "cloudmatrixinfers", "scalingpolicies", "recoverypolicies"]
+SCALE = "cloudmatrixinstances/scale"
+READ, WRITE = ["get", "list", "watch"], ["create", "delete", "deletecollection", "patch", "update"]
+USER_RULES = {
+    "view": [
+        rule(GROUP, [*USER_KINDS, *(f"{each}/status" for each in USER_KINDS), SCALE], READ),
+        rule(GROUP, ["supernodes", "supernodes/status"], READ),
+    ],
+    "edit": [rule(GROUP, [*USER_KINDS, SCALE], WRITE)],
+}
+"""What the cluster's roles of these names, and those above them, give users: the kinds of their namespaces, and reading
+supernodes if they are bound in the whole cluster. Faults and budgets are for administrators."""
+AGGREGATE_TO = {"view": ("view", "edit", "admin"), "edit": ("edit", "admin")}
+
+
+def user_roles() -> list[dict[str, Any]]:
+    """The roles that the cluster's `view`, `edit` and `admin` aggregate, as objects to create."""
+    return [
+        {
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {
+                "name": f"cloudmatrix-{name}",
+                "labels": {f"{RBAC}/aggregate-to-{above}": "true" for above in AGGREGATE_TO[name]},
+            },
+            "rules": rules,
+        }
+        for name, rules in USER_RULES.items()
+    ]
 
 
 def roles_for(user: str, lease_namespace: str = "kube-system") -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
-from matrixcontainer.operator.rbac import roles_for
+from matrixcontainer.operator.rbac import roles_for, user_roles
 from services.chassis.interpreter import freeze_heap
 from services.chassis.logging import configure_logging
 from services.chassis.tracing import configure_tracing
@@ -87,7 +87,7 @@ class KubeProcess:
         core.emulated_time = StackClock(Path(self.clock_file)) if self.clock_file else ScaledClock(self.time_scale)
         operator = USERS["operator"].name
         core.untraced = frozenset({operator})
-        api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
+        api = KubeApi(core, self.workloads, ca.read_text(), [*roles_for(operator), *user_roles()])
         api.observe(KubeMetrics(core))
         sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
         freeze_heap(GC_THRESHOLD)

@@ -126,7 +126,11 @@ _ONLY: dict[str, dict[str, Any]] = {
     "kube": {"existingSecret": _NAME},
     "resource": {"replicas": {"type": "integer", "minimum": 1, "maximum": 5}},
     "compute": {"replicas": {"type": "integer", "minimum": 1, "maximum": 5}},
-    "operator": {"replicas": {"type": "integer", "minimum": 1, "maximum": 5}, "leaseNamespace": _NAME},
+    "operator": {
+        "replicas": {"type": "integer", "minimum": 1, "maximum": 5},
+        "leaseNamespace": _NAME,
+        "aggregateClusterRoles": _FLAG,
+    },
 }
 
 _COMMON: dict[str, Any] = {

@@ -12,6 +12,8 @@ import pytest
 from tests.matrixcontainer.kubeapi.process import KUBECTL, KubeProcess, needs_kubectl
 from tests.matrixcontainer.kubeapi.talk import a_crd, a_widget
 
+CRDS = Path(__file__).resolve().parents[3] / "charts" / "cloudmatrix" / "crds"
+
 pytestmark = [pytest.mark.e2e, needs_kubectl]
 
 
@@ -258,3 +260,27 @@ def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
     finally:
         if kube.process is not None and kube.process.poll() is None:
             kube.process.kill()
+
+
+@pytest.mark.parametrize(
+    ("role", "allowed", "refused"),
+    [
+        ("view", "list cloudmatrixinstances.cloudmatrix.io", "create cloudmatrixinstances.cloudmatrix.io"),
+        ("edit", "patch cloudmatrixinstances.cloudmatrix.io/scale", "create matrixfaults.cloudmatrix.io"),
+        ("admin", "delete scalingpolicies.cloudmatrix.io", "create disruptionbudgets.cloudmatrix.io"),
+    ],
+)
+def test_default_roles_include_the_kinds_of_the_product(
+    kube: KubeProcess, role: str, allowed: str, refused: str
+) -> None:
+    kube.kubectl("apply", "--server-side", "-f", str(CRDS))
+    kube.kubectl("create", "rolebinding", f"one-{role}", f"--clusterrole={role}", f"--user=one-{role}")
+    can_i = ("auth", "can-i", f"--as=one-{role}")
+    assert kube.kubectl(*can_i, *_asked(allowed)).splitlines()[-1] == "yes"
+    assert "no" in kube.kubectl(*can_i, *_asked(refused), fails=True).splitlines()
+
+
+def _asked(text: str) -> tuple[str, ...]:
+    verb, resource = text.split()
+    resource, _, subresource = resource.partition("/")
+    return (verb, resource, *([f"--subresource={subresource}"] if subresource else []))
