@@ -38,8 +38,9 @@ from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher_metrics
 from services.chassis.periodic import Periodic, supervise
 from services.chassis.problem_document import ErrorRenderer, problem_response
-from services.chassis.problems import describe_errors, install_error_handlers, to_matrix_error
+from services.chassis.problems import describe_errors, install_error_handlers, method_refusal, to_matrix_error
 from services.chassis.tracing import flush
+from services.chassis.verb_routes import VerbRoutes
 
 OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/docs")
 SPANS: TelemetryConfig = {
@@ -116,6 +117,7 @@ def create_app(
         fast_path=FastPath(routers, access),
         tokens=tokens or Tokens(None),
         fences=fences,
+        verbs=VerbRoutes(routers),
         metrics=RequestMetrics(registry),
         render_error=render_error,
         open_paths=frozenset({*OPEN_PATHS, *probes}),
@@ -197,12 +199,14 @@ class RequestEdge:
         fast_path: FastPath,
         tokens: Tokens,
         fences: KnownLeaders | None,
+        verbs: VerbRoutes,
         metrics: RequestMetrics,
         render_error: ErrorRenderer,
         open_paths: frozenset[str],
     ) -> None:
         self._app = app
         self._fences = fences
+        self._verbs = verbs
         self._fast_path = fast_path
         self._tokens = tokens
         self._metrics = metrics
@@ -248,6 +252,9 @@ class RequestEdge:
             await self._render_error(refused, scope["path"])(scope, receive, send_with_headers)
             return
         method, path, query = scope["method"], scope["path"], scope["query_string"]
+        if ":" in path and (served := self._verbs.methods(path)) and method not in served:
+            await method_refusal(self._render_error, method, path, served)(scope, receive, send_with_headers)
+            return
         redacting_send = _redacting_send(scope, send_with_headers, principal)
         try:
             found = None if principal is None else self._fast_path.find(method, path, query, headers, body, principal)

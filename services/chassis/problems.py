@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -14,7 +14,7 @@ from fastapi.routing import APIRoute
 from pydantic import Field
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match, compile_path
+from starlette.routing import Match
 
 from matrixcommon.api.declared_fields import suggest_fields
 from matrixcommon.api.query_parameters import declared_names
@@ -30,7 +30,8 @@ from matrixcommon.model.errors import (
 from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.model.validation import validation_message
 from services.chassis.database import database_unavailable_reason
-from services.chassis.problem_document import error_renderer
+from services.chassis.problem_document import ErrorRenderer, error_renderer
+from services.chassis.verb_routes import VerbRoutes
 
 log = logging.getLogger(__name__)
 
@@ -159,36 +160,28 @@ def _query_of(request: Request) -> frozenset[str]:
 def install_error_handlers(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
     """Register handlers so that every failure of a request is answered in the service's error format. `routers` are
     searched for the methods of a path."""
+    verbs = VerbRoutes(routers)
 
     async def handle_error(request: Request, wrong: Exception) -> Response:
         path, render_error = request.url.path, error_renderer(request.scope)
         if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
             return render_error(to_matrix_error(wrong, path, _body_type(request), _query_of(request)), path)
+        resource, colon, verb = path.rpartition(":")
+        if colon and "/" not in verb and (known := verbs.known_verbs(resource)):
+            listed = ", ".join(f":{each}" for each in known)
+            return render_error(NotFound(f"unknown verb :{verb} of {resource}; known are {listed}"), path)
         routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
-        if (unknown := _unknown_verb(path, routes)) is not None:
-            return render_error(unknown, path)
         found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
-        verb = path[path.rfind(":") :] if ":" in path else ""
-        found = [each for each in found if verb and each.path.endswith(verb)] or found
-        served = ", ".join(sorted({method for each in found for method in each.methods or ()}))
-        response = render_error(MethodNotAllowed(f"{request.method} is not allowed at {path}; allowed: {served}"), path)
-        response.headers["Allow"] = served
-        return response
+        served = {method for each in found for method in each.methods or ()}
+        return method_refusal(render_error, request.method, path, served)
 
     for kind in (MatrixError, RequestValidationError, HTTPException, OperationalError, Exception):
         app.add_exception_handler(kind, handle_error)
 
 
-def _unknown_verb(path: str, routes: Sequence[APIRoute]) -> NotFound | None:
-    """The error for an unknown verb of a resource, listing the known ones; None if the path is not of that form."""
-    resource, colon, verb = path.rpartition(":")
-    if not colon or "/" in verb:
-        return None
-    known = set[str]()
-    for route in routes:
-        pattern, is_verb, name = route.path.rpartition(":")
-        if is_verb and name.isidentifier() and compile_path(pattern)[0].match(resource):
-            known.add(name)
-    if not known or verb in known:
-        return None
-    return NotFound(f"unknown verb :{verb} of {resource}; known are {', '.join(f':{each}' for each in sorted(known))}")
+def method_refusal(render_error: ErrorRenderer, method: str, path: str, served: Iterable[str]) -> Response:
+    """The answer to a method that is not served at a path, with those that are."""
+    allowed = ", ".join(sorted(served))
+    response = render_error(MethodNotAllowed(f"{method} is not allowed at {path}; allowed: {allowed}"), path)
+    response.headers["Allow"] = allowed
+    return response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from matrixcommon.api.client import list_all
 from matrixcommon.model.errors import InvalidField, NotFound, Unauthorized
 from services.chassis.access import Principal, Tokens, add_token, create_token, revoke_token
-from tests.services.every_route import SCENARIO
+from tests.services.every_route import RULES, SCENARIO
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -154,8 +155,33 @@ async def test_an_unknown_verb_is_answered_with_those_that_there_are(tmp_path):
         answer = await stack.http["compute"].post("/v1/instances/a:reboot")
         known = ":move, :renew, :resize, :restart, :retry, :start, :stop"
         assert answer.json()["detail"] == f"unknown verb :reboot of /v1/instances/a; known are {known}"
-        answer = await stack.http["compute"].patch("/v1/instances/a:stop")
-        assert (answer.status_code, answer.headers["Allow"]) == (405, "POST"), "one that there is, asked otherwise"
+
+
+async def test_a_verb_asked_with_another_method_is_answered_with_its_own(tmp_path):
+    """In every service, of what exists and what does not, and whatever a resource of that name would be answered with."""
+    async with Stack(tmp_path, infer=True) as stack:
+        verbs = [
+            (service, rule)
+            for service, rules in RULES.items()
+            for rule in rules.by_route.values()
+            if rule.path.rpartition(":")[1]
+        ]
+        assert {service for service, _ in verbs} >= {"resource", "link", "compute", "infer"}
+        for service, rule in verbs:
+            path = re.sub(r"\{\w+\}", "a", rule.path)
+            others = {"GET", "PUT", "DELETE", "PATCH", "POST", "HEAD"} - {rule.method}
+            for method in sorted(others):
+                answer = await stack.http[service].request(method, path, json={"nodes": 1})
+                assert (answer.status_code, answer.headers["Allow"]) == (405, rule.method), (method, path, answer.text)
+                if method != "HEAD":
+                    assert answer.json()["reason"] == "MethodNotAllowed"
+                    assert answer.json()["detail"] == f"{method} is not allowed at {path}; allowed: {rule.method}"
+
+
+async def test_a_verb_asked_with_another_method_is_not_told_to_strangers(tmp_path):
+    async with Stack(tmp_path, tokens=True) as stack:
+        answer = await stack.http["compute"].get("/v1/instances/a:stop", headers={"Authorization": "Bearer nobody"})
+        assert answer.status_code == 401
 
 
 async def test_changes_of_one_instant_are_operations_of_their_own(tmp_path):
