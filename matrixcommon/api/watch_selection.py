@@ -67,6 +67,31 @@ class Selection:
         return False if rv > self._known_after or identity in self._settled else None
 
 
+class InitialState:
+    """The state that a reader started with, if another replica wrote while it was being read: some of the changes that
+    follow are in it already."""
+
+    def __init__(self, versions: dict[Identity, int], up_to: int) -> None:
+        """`versions`: of all resources that were read, matching or not; `up_to`: no later change is in the state."""
+        self._versions = versions
+        self.up_to = up_to
+
+    def includes(self, change: Change) -> bool:
+        """Whether a change, of all in order, has nothing to tell the reader."""
+        if change.rv > self.up_to:
+            return False
+        identity = _identity(change.view)
+        version = self._versions.get(identity)
+        if version is None:  # not there, or no longer: what it was before it is added is unknown to the reader
+            if change.type != "ADDED":
+                return True
+            self._versions[identity] = change.rv
+            return False
+        if change.rv > version and change.type == "DELETED":
+            del self._versions[identity]
+        return change.rv <= version
+
+
 def seen_in(change: Change, params: ListParams) -> dict[str, Any] | None:
     """The view of a change as the caller may see it, or None; decided once for all who see the same."""
     viewer = params.viewer
@@ -79,6 +104,11 @@ def seen_in(change: Change, params: ListParams) -> dict[str, Any] | None:
 def version_of(view: Any) -> int:
     """The number of a view's newest change; 0 if it has none."""
     return int(view.etag.strip('"') or 0)
+
+
+def identity_of(view: Any) -> Identity:
+    """Which resource a view is of."""
+    return str(getattr(view, "project", "") or ""), view.name
 
 
 def _identity(body: dict[str, Any]) -> Identity:

@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, format_sse_event
 
 from matrixcommon.api.authorization import is_still_authorized
 from matrixcommon.api.list_params import ListParams
-from matrixcommon.api.watch_selection import Selection, seen_in, version_of
+from matrixcommon.api.watch_selection import InitialState, Selection, identity_of, seen_in, version_of
 from matrixcommon.model.errors import Gone
 from matrixcommon.persistence.change_feed import ChangeFeed
 from matrixcommon.persistence.database_session import Change, Database
@@ -48,10 +48,15 @@ async def changes_of_kind(
     feed = records.shared_by_watches(kind, lambda: ChangeFeed(records, kind))
     rv = params.resource_version
     selection = Selection(params) if params.selects else None
+    started: InitialState | None = None
     if rv is None:
         rv = records.latest()
-        for piece in joined_chunks(_initial_events(params, views(), rv, selection)):
+        present = [*views()]
+        if (newest := records.latest()) > rv:  # another replica has written meanwhile
+            started = InitialState({identity_of(view): version_of(view) for view in present}, newest)
+        for piece in joined_chunks(_initial_events(params, present, rv, selection)):
             yield piece
+        del present
     elif selection is not None:
         selection.resume(rv, views(), records.latest)
     yield event("BOOKMARK", rv, "{}")
@@ -63,6 +68,9 @@ async def changes_of_kind(
         except Gone as gone:
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return
+        if started is not None:
+            changes = [change for change in changes if not started.includes(change)]
+            started = started if up_to < started.up_to else None
         for piece in joined_chunks(_change_events(params, changes, selection)):
             yield piece
             bookmark_at = loop.time() + period_s
