@@ -1,5 +1,5 @@
 """Watches of a database that two replicas write to, in any order of writes, watches that come, go, lag and resume, and
-compaction: each is sent exactly the sequence of changes, or is told that its place is gone."""
+compaction: each is sent exactly the sequence of changes, or an error that its place is gone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Written:
 @dataclass
 class Watch:
     """A reader, and what it knows. `present`: the lamps that it was sent; `at`: the number that it may resume at;
-    `told`: up to where it has been sent everything."""
+    `seen`: up to where it has been sent everything."""
 
     stream: AsyncIterator[bytes]
     text: str | None
@@ -52,7 +52,7 @@ class Watch:
     lines: EventReader = field(default_factory=EventReader)
     reading: asyncio.Future[bytes] | None = None
     gone: bool = False
-    told: int = 0
+    seen: int = 0
     exact: bool = True
     """Whether the service knows what the reader has: not of one that resumes with a filter, which may be sent more
     (decision 0968)."""
@@ -192,7 +192,7 @@ class WatchMachine(RuleBasedStateMachine):
             self.watches.append(watch)
             await self._read_initial_state(watch)
             self.meanwhile = None
-            watch.told = self.newest  # the other replica writes before the lamps are read
+            watch.seen = self.newest  # the other replica writes before the lamps are read
 
         self.run(work())
 
@@ -205,7 +205,7 @@ class WatchMachine(RuleBasedStateMachine):
             watch = data.draw(st.sampled_from(self.watches))
             await self._stop(watch)
             watch.lines, watch.reading, watch.exact = EventReader(), None, watch.text is None
-            watch.told, watch.present = watch.at, self.lamps_at(watch.at, watch)
+            watch.seen, watch.present = watch.at, self.lamps_at(watch.at, watch)
             watch.stream = self.replicas[replica].watch(params(watch.at, watch.text))
 
         self.run(work())
@@ -247,7 +247,7 @@ class WatchMachine(RuleBasedStateMachine):
     # -- what readers are sent -----------------------------------------------------------------------------------------
 
     async def _drain(self, watch: Watch) -> None:
-        """Read until it has everything, or is told that its place is gone."""
+        """Read until it has everything, or gets the error that its place is gone."""
         newest = self.newest
         async with asyncio.timeout(10 * SETTLED_S):
             while watch.at < newest and not watch.gone:
@@ -310,7 +310,7 @@ class WatchMachine(RuleBasedStateMachine):
         """What the reader has to be sent up to a number; records that it was."""
         found = []
         for each in self.log:
-            if not watch.told < each.rv <= up_to:
+            if not watch.seen < each.rv <= up_to:
                 continue
             had, has = each.name in watch.present, each.type != "DELETED" and watch.selects(each.state)
             type = {(False, True): "ADDED", (True, True): "MODIFIED", (True, False): "DELETED"}.get((had, has))
@@ -320,7 +320,7 @@ class WatchMachine(RuleBasedStateMachine):
                 watch.present[each.name] = each.state
             else:
                 watch.present.pop(each.name, None)
-        watch.told = max(watch.told, up_to)
+        watch.seen = max(watch.seen, up_to)
         return found
 
     async def _stop(self, watch: Watch) -> None:
@@ -358,7 +358,7 @@ async def test_what_is_written_while_a_watch_reads_the_present_state_is_sent_onc
     machine.meanwhile = 1, "a", "Broken" if before == [("a", "On")] and text is None else "On"
     watch = Watch(machine.replicas[0].watch(params(None, text)), text, machine.newest, {})
     await machine._read_initial_state(watch)
-    watch.told = machine.newest
+    watch.seen = machine.newest
     machine.write(1, "b", "On")
     await machine._drain(watch)
     assert watch.present.keys() == {"a", "b"}
