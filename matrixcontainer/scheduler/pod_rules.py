@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import matches_node_affinity
+from matrixcontainer.kubeapi.controllers.runtime.node_fit import matches_node_affinity
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.kubelet.pod_info import required_terms, spread_constraints
 

@@ -74,11 +74,11 @@ ACCEPTED = (
     ),
     Accepted(
         r"deprecated\.daemonset\.template\.generation|empty selector is invalid for|^(invalid|refused)-(stateful-set|daemon-set|cron-job)[^|]* \|.*causes",
-        "StatefulSets, DaemonSets and CronJobs are stored with the checks that every pod template gets: nobody acts on them here.",
+        "StatefulSets, DaemonSets and CronJobs get the checks that every pod template gets, and few of their own.",
     ),
     Accepted(
         r"nothing here acts on",
-        "Who creates a StatefulSet, DaemonSet, CronJob, ReplicationController, claim, Ingress or NetworkPolicy is warned that "
+        "Who creates a StatefulSet, CronJob, ReplicationController, claim, Ingress or NetworkPolicy is warned that "
         "nothing here acts on it.",
     ),
     Accepted(

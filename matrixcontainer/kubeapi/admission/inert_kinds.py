@@ -9,9 +9,8 @@ from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 
 CONSEQUENCES = {
-    "statefulsets.apps": "no pods are created; Deployments and Jobs create theirs",
-    "daemonsets.apps": "no pods are created; Deployments and Jobs create theirs",
-    "replicationcontrollers": "no pods are created; Deployments and Jobs create theirs",
+    "statefulsets.apps": "no pods are created; Deployments, DaemonSets and Jobs create theirs",
+    "replicationcontrollers": "no pods are created; Deployments, DaemonSets and Jobs create theirs",
     "cronjobs.batch": "no Jobs are created on its schedule; `kubectl create job NAME --from=cronjob/NAME` creates one",
     "persistentvolumeclaims": "no volume is bound; pods start without it",
     "ingresses.networking.k8s.io": "no traffic is routed",

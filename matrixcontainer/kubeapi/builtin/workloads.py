@@ -80,6 +80,17 @@ def validate_rolling_update(value: Obj, path: str) -> "Iterator[Cause]":
         yield errors.invalid(f"{path}.maxUnavailable", missing, "may not be 0 when `maxSurge` is 0")
 
 
+def validate_daemon_update(value: Obj, path: str) -> "Iterator[Cause]":
+    """maxUnavailable and maxSurge of a DaemonSet's rolling update: exactly one of them is not zero."""
+    missing, more = value.get("maxUnavailable"), value.get("maxSurge")
+    yield from validate_int_or_percent(missing, f"{path}.maxUnavailable")
+    yield from validate_int_or_percent(more, f"{path}.maxSurge")
+    if _must_be_zero(missing) and _must_be_zero(more):
+        yield errors.required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
+    elif not _must_be_zero(missing) and not _must_be_zero(more):
+        yield errors.invalid(f"{path}.maxSurge", more, "may not be set when maxUnavailable is non-zero")
+
+
 def _must_be_positive(current: int | str | None, path: str) -> "Iterator[Cause]":
     """As `validate_int_or_percent`, but more than 100% is allowed."""
     return (cause for cause in validate_int_or_percent(current, path) if "100%" not in cause.message)
@@ -94,6 +105,8 @@ for _kind in ("Deployment", "ReplicaSet", "StatefulSet", "DaemonSet"):
     rules(f"apps.v1.{_kind}Spec", not_negative(*COUNTS))
 rules("core.v1.ReplicationControllerSpec", not_negative(*COUNTS))
 rules("apps.v1.RollingUpdateDeployment", validate_rolling_update)
+rules("apps.v1.RollingUpdateDaemonSet", validate_daemon_update)
+rules("apps.v1.DaemonSetUpdateStrategy", enum("type", "RollingUpdate", "OnDelete"))
 
 
 # ---- jobs

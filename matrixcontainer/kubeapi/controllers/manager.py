@@ -23,6 +23,7 @@ from matrixcontainer.kubeapi.controllers.nodes.taint_eviction import TaintEvicti
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
+from matrixcontainer.kubeapi.controllers.workloads.daemon_sets import DaemonSetController
 from matrixcontainer.kubeapi.controllers.workloads.deployments import DeploymentController
 from matrixcontainer.kubeapi.controllers.workloads.horizontal_autoscaler import HorizontalController
 from matrixcontainer.kubeapi.controllers.workloads.jobs import JobController
@@ -71,6 +72,7 @@ class Manager:
             ReplicaSetController(core, informers, events),
             DeploymentController(core, informers, events),
         )
+        daemon_sets = DaemonSetController(core, informers, events)
         jobs, autoscalers = (
             JobController(core, informers, events),
             HorizontalController(core, informers, events, usages),
@@ -80,15 +82,27 @@ class Manager:
         )
         informers.on_pod = [
             each.on_pod
-            for each in (scheduler, kubelets, pod_garbage_collector, evictions, replica_sets, deployments, jobs)
+            for each in (
+                scheduler,
+                kubelets,
+                pod_garbage_collector,
+                evictions,
+                replica_sets,
+                deployments,
+                daemon_sets,
+                jobs,
+            )
         ]
         informers.on_replica_set = [deployments.on_replica_set]
-        informers.on_node = [each.on_node for each in (scheduler, kubelets, pod_garbage_collector, evictions)]
+        informers.on_node = [
+            each.on_node for each in (scheduler, kubelets, pod_garbage_collector, evictions, daemon_sets)
+        ]
         by_storage = [
             EmulatedNodeController(core),
             NodeTaintController(core),
             replica_sets,
             deployments,
+            daemon_sets,
             jobs,
             autoscalers,
         ]

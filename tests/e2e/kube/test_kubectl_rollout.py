@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -100,3 +101,23 @@ def test_autoscale(kube: KubeProcess) -> None:
     assert "cpu: " in shown
     assert "SuccessfulRescale" in kube.kubectl("describe", "hpa", "busy")
     kube.kubectl("delete", "hpa,deployment", "busy")
+
+
+def test_daemon_set_rolls_out_and_survives_a_drain(kube: KubeProcess) -> None:
+    body: dict[str, Any] = {"apiVersion": "apps/v1", "kind": "DaemonSet"} | a_deployment("agent")
+    del body["spec"]["replicas"]
+    assert "nothing here acts on" not in kube.kubectl("apply", "-f", "-", stdin=body)
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "ds/agent", "--timeout=30s")
+    assert kube.kubectl("get", "ds", "agent").splitlines()[1].split()[1:6] == ["2"] * 5
+    kube.kubectl("set", "image", "ds/agent", "c=web:2")
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "ds/agent", "--timeout=60s")
+    image = "jsonpath={.items[*].spec.containers[0].image}"
+    assert kube.kubectl("get", "pods", "-l", "app=agent", "-o", image) == "web:2 web:2"
+    kube.kubectl("rollout", "restart", "ds/agent")
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "ds/agent", "--timeout=60s")
+    assert "cannot delete DaemonSet-managed Pods" in kube.kubectl("drain", "n1", fails=True)
+    assert "drained" in kube.kubectl("drain", "n1", "--ignore-daemonsets", "--timeout=30s")
+    assert "successfully rolled out" in kube.kubectl("rollout", "status", "ds/agent", "--timeout=30s")
+    kube.kubectl("uncordon", "n1")
+    kube.kubectl("delete", "ds", "agent", "--cascade=foreground", "--timeout=30s")
+    assert "No resources found" in kube.kubectl("get", "pods", "-l", "app=agent")

@@ -51,7 +51,7 @@ async def test_creating_what_nothing_acts_on_is_answered_with_a_warning(talk: Ta
     assert created.code == 201
     assert created.warnings == [
         '299 - "nothing here acts on statefulsets: stored and served, but no pods are created; '
-        'Deployments and Jobs create theirs"'
+        'Deployments, DaemonSets and Jobs create theirs"'
     ]
     assert (await talk.patch(f"{STATEFUL_SETS}/web", {"spec": {"replicas": 2}})).warnings == []
     assert (await talk.post(DEPLOYMENTS, a_deployment(replicas=0))).warnings == []

@@ -9,9 +9,9 @@ from typing import Any
 
 from matrixcontainer.kubeapi.builtin.pods import BINDING, bind
 from matrixcontainer.kubeapi.controllers.nodes.inter_pod_rules import InterPodRules
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import select_node
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
+from matrixcontainer.kubeapi.controllers.runtime.node_fit import select_node
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import matches_node_affinity, untolerated_taint
+from matrixcontainer.kubeapi.controllers.runtime.node_fit import matches_node_affinity, untolerated_taint
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.kubelet.pod_info import HostPort, PodIndex, PodInfo, required_terms, spread_constraints
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector

@@ -7,9 +7,9 @@ enough for its ReplicaSet to create a replacement.
 
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import tolerates
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
+from matrixcontainer.kubeapi.controllers.runtime.node_fit import tolerates
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo

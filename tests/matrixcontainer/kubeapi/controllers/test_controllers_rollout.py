@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import filter_reason, select_node
+from matrixcontainer.kubeapi.controllers.runtime.node_fit import filter_reason, select_node
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import format_indexes, parse_indexes
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
 from matrixcontainer.kubeapi.controllers.workloads.rollout import (
