@@ -34,8 +34,8 @@ import httpx
 
 from benchmarks import Figure
 from benchmarks.kubernetes.transport import run_empty_server
+from tests.conformance.api_session import ApiSession, Server
 from tests.conformance.runner import server_of
-from tests.conformance.talk import Server, Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, widget
 from tests.e2e.kube.test_kube_durability import client_of
 from tests.e2e.realkube.build import ensure_program, missing_parts
@@ -224,11 +224,11 @@ def _measure_loaded(server: Server, client: httpx.Client, ca: Path, pids: list[i
     """Run all loads in order, and measure memory before and after the objects exist."""
     time.sleep(SETTLE_WALL_S)
     rest_mb = sum(map(resident_mb, pids))
-    talk = Talk(server, client, "bench")
-    talk.post(CRDS, WIDGETS)
-    talk.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
-    talk.quietly("POST", "/api/v1/namespaces", {"metadata": {"name": "bench-few"}})
-    many, few = talk.path(f"~{GROUP}/v1/widgets"), f"/apis/{GROUP}/v1/namespaces/bench-few/widgets"
+    session = ApiSession(server, client, "bench")
+    session.post(CRDS, WIDGETS)
+    session.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
+    session.quietly("POST", "/api/v1/namespaces", {"metadata": {"name": "bench-few"}})
+    many, few = session.path(f"~{GROUP}/v1/widgets"), f"/apis/{GROUP}/v1/namespaces/bench-few/widgets"
     body = new_object()
     load = Load(server.url, server.token, ca, pids)
     load("create", few, count=FEW_WATCHERS, body=body)
@@ -239,7 +239,7 @@ def _measure_loaded(server: Server, client: httpx.Client, ca: Path, pids: list[i
     patch = load("patch", few, count=PATCHES, names=FEW_WATCHERS)
     listed = load("list", few, count=200, at_once=4)
     listed_all = load("list", many, count=8, at_once=1)
-    since = talk.get(few, limit=1, note=False).rv
+    since = session.get(few, limit=1, note=False).rv
     watch = load("watch", few, WATCHERS, count=HEARTBEATS, at_once=WATCHERS, names=FEW_WATCHERS, body=since)
     return Measured(start_s, rest_mb, full_mb, create, get, patch, listed, listed_all, watch)
 

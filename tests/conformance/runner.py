@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 
+from tests.conformance.api_session import ApiSession, Server
 from tests.conformance.catalogue import CASES
-from tests.conformance.talk import Server, Talk
 from tests.conformance.things import CRDS, STANDING
 from tests.e2e.realkube.control_plane import RealKube
 from tests.matrixcontainer.kubeapi.process import KubeProcess
@@ -83,13 +83,13 @@ class Bench:
         return Server(REAL, self.real.url, self.real.ca.read_text(), self.real.token, str(self.real.kubeconfig))
 
     def _prepare(self, server: Server, client: httpx.Client) -> None:
-        talk = Talk(server, client, "prepare")
+        session = ApiSession(server, client, "prepare")
         for one in STANDING:
-            talk.post(CRDS, one)
+            session.post(CRDS, one)
         for one in STANDING:
             group, found = one["spec"]["group"], one["spec"]["names"]["plural"]
             for served in one["spec"]["versions"]:
-                talk.until(f"/apis/{group}/{served['name']}/{found}", lambda reported: reported.code == 200)
+                session.until(f"/apis/{group}/{served['name']}/{found}", lambda reported: reported.code == 200)
 
     def begin(self, server: str, names: list[str]) -> None:
         """Starts running these cases on the server, a few at a time."""
@@ -104,11 +104,11 @@ class Bench:
         return self.outcomes[(server, name)].result()
 
     def _run(self, server: str, name: str) -> Outcome:
-        talk = Talk(*self.servers[server], name)
-        outcome = Outcome(talk.seen)
+        session = ApiSession(*self.servers[server], name)
+        outcome = Outcome(session.seen)
         begun = monotonic()
         try:
-            CASES[name].run(talk)
+            CASES[name].run(session)
         except Exception as failure:
             last = traceback.extract_tb(failure.__traceback__)
             at = next((one for one in reversed(last) if "/cases/" in one.filename), last[-1])

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.conformance.api_session import ApiSession
 from tests.conformance.runner import server_of
-from tests.conformance.talk import Talk
 from tests.conformance.things import CRDS, GROUP, WIDGETS, config_map, widget
 from tests.e2e.kube.test_kube_durability import client_of
 from tests.e2e.realkube.build import ensure_program
@@ -81,20 +81,20 @@ def agree(informer: Informer, kube: KubeProcess) -> None:
 @pytest.mark.parametrize("program", ["informer", "runtime"])
 def test_informers_stay_in_step_through_restarts(kube: KubeProcess, tmp_path: Path, program: str) -> None:
     with client_of(kube) as client:
-        talk = Talk(server_of("embedded", kube.kubeconfig), client, "informed")
-        talk.post(CRDS, WIDGETS)
-        talk.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
-        talk.post("~configmaps", config_map("before"))
+        session = ApiSession(server_of("embedded", kube.kubeconfig), client, "informed")
+        session.post(CRDS, WIDGETS)
+        session.until(f"/apis/{GROUP}/v1/widgets", lambda reported: reported.code == 200)
+        session.post("~configmaps", config_map("before"))
     informer = Informer(program, kube.kubeconfig, tmp_path / "informer.log")
     try:
         for turn in range(3):
             with client_of(kube) as client:
-                talk.client = client
+                session.client = client
                 for i in range(5):
-                    talk.post("~configmaps", config_map(f"c{turn}-{i}"))
-                    talk.post(f"~{GROUP}/v1/widgets", widget(f"w{turn}-{i}"))
-                talk.patch(f"~configmaps/c{turn}-0", {"data": {"k": "other"}})
-                talk.delete(f"~{GROUP}/v1/widgets/w{turn}-1")
+                    session.post("~configmaps", config_map(f"c{turn}-{i}"))
+                    session.post(f"~{GROUP}/v1/widgets", widget(f"w{turn}-{i}"))
+                session.patch(f"~configmaps/c{turn}-0", {"data": {"k": "other"}})
+                session.delete(f"~{GROUP}/v1/widgets/w{turn}-1")
             if turn == 1:
                 agree(informer, kube)
             kube.kill()

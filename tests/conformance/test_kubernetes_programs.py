@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.api_session import ApiSession, Server
 from tests.conformance.runner import REAL, Bench, server_of
-from tests.conformance.talk import Server, Talk
 from tests.conformance.things import deployment
 from tests.e2e.kube.test_kube_durability import client_of
 from tests.e2e.realkube.build import missing_parts
@@ -69,25 +69,25 @@ def complaints(log: str) -> set[str]:
     return found
 
 
-def put_to_work(server: Server, talk: Talk) -> None:
+def put_to_work(server: Server, session: ApiSession) -> None:
     """A node with room and a Deployment: the pods come, and are bound to it."""
-    talk.quietly("POST", "/api/v1/nodes", NODE)
+    session.quietly("POST", "/api/v1/nodes", NODE)
     status = {"status": {"capacity": ROOM, "allocatable": ROOM, "conditions": [READY]}}
-    talk.patch("/api/v1/nodes/programs/status", status, note=False)
+    session.patch("/api/v1/nodes/programs/status", status, note=False)
     body = deployment(replicas=2)
     body["spec"]["template"]["spec"] |= {
         "schedulerName": "default-scheduler",
         "tolerations": [{"operator": "Exists"}],
         "nodeName": None,
     }
-    talk.post("~apps/v1/deployments", body, note=False)
-    talk.until(
+    session.post("~apps/v1/deployments", body, note=False)
+    session.until(
         "~pods",
         lambda reported: [pod["spec"].get("nodeName") for pod in reported["items"]] == ["programs"] * 2,
         patience_s=60,
     )
-    talk.patch("~apps/v1/deployments/one", {"spec": {"replicas": 1}}, note=False)
-    talk.until(
+    session.patch("~apps/v1/deployments/one", {"spec": {"replicas": 1}}, note=False)
+    session.until(
         "~pods",
         lambda reported: sum("deletionTimestamp" not in p["metadata"] for p in reported["items"]) == 1,
         patience_s=60,
@@ -101,9 +101,9 @@ def test_controllers_and_scheduler_work_on_the_embedded_api(
     kube, beside = programs
     with client_of(kube) as client:
         server = server_of("embedded", kube.kubeconfig)
-        put_to_work(server, Talk(server, client, "programs"))
+        put_to_work(server, ApiSession(server, client, "programs"))
     real, real_client = bench.server(REAL)
-    put_to_work(real, Talk(real, real_client, "programs"))
+    put_to_work(real, ApiSession(real, real_client, "programs"))
     assert bench.real
     for name in PROGRAMS:
         extra = complaints(beside.log(name)) - complaints(bench.real.log(name))

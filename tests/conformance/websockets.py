@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Iterator
 from urllib.parse import urlencode, urlsplit
 
-from tests.conformance.talk import EVENT_PATIENCE_S, Talk
+from tests.conformance.api_session import EVENT_PATIENCE_S, ApiSession
 
 SALT = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
@@ -56,9 +56,9 @@ class WebSocket:
 
 
 @contextlib.contextmanager
-def upgraded(talk: Talk, path: str, token: bool = True, **headers: str) -> Iterator[WebSocket]:
+def upgraded(session: ApiSession, path: str, token: bool = True, **headers: str) -> Iterator[WebSocket]:
     """A GET of the path that asks for a websocket; further headers with _ for -."""
-    where = urlsplit(talk.server.url)
+    where = urlsplit(session.server.url)
     key = base64.b64encode(os.urandom(16)).decode()
     reported = {
         "host": where.netloc,
@@ -69,15 +69,15 @@ def upgraded(talk: Talk, path: str, token: bool = True, **headers: str) -> Itera
         "user-agent": "conformance/1.0",
     }
     if token:
-        reported["authorization"] = f"Bearer {talk.server.token}"
+        reported["authorization"] = f"Bearer {session.server.token}"
     reported |= {name.replace("_", "-"): value for name, value in headers.items()}
     text = "".join(f"{name}: {value}\r\n" for name, value in reported.items() if value)
     with socket.create_connection((where.hostname or "", where.port or 443), EVENT_PATIENCE_S) as plain:
-        context = ssl.create_default_context(cadata=talk.server.ca)
+        context = ssl.create_default_context(cadata=session.server.ca)
         with context.wrap_socket(plain, server_hostname=where.hostname) as sock:
             sock.sendall(f"GET {path} HTTP/1.1\r\n{text}\r\n".encode())
             yield WebSocket(sock, key)
 
 
-def watch_path(talk: Talk, path: str, **query: str) -> str:
-    return f"{talk.path(path)}?{urlencode({'watch': 'true'} | query)}"
+def watch_path(session: ApiSession, path: str, **query: str) -> str:
+    return f"{session.path(path)}?{urlencode({'watch': 'true'} | query)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.schemas.definition_frame import GROUP, VERSION
-from tests.matrixcontainer.kubeapi.talk import a_server
+from tests.matrixcontainer.kubeapi.api_session import a_server
 
 EXPLAINED_BY_THE_API = ("apiVersion", "kind", "metadata")
 
@@ -26,10 +26,10 @@ def undescribed(path: str, schema: dict[str, Any]) -> Iterator[str]:
 
 async def test_every_field_of_every_kind_is_described():
     definitions = custom_resource_definitions()
-    async with a_server() as talk:
+    async with a_server() as session:
         for crd in definitions:
-            await talk.define(crd)
-        document = (await talk.get(f"/openapi/v3/apis/{GROUP}/{VERSION}")).body
+            await session.define(crd)
+        document = (await session.get(f"/openapi/v3/apis/{GROUP}/{VERSION}")).body
     schemas = document["components"]["schemas"]
     for crd in definitions:
         kind = crd["spec"]["names"]["kind"]

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests.conformance.api_session import ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import Talk
 from tests.conformance.things import GROUP, W, config_map, widget
 
 AUTHORIZATION = "/apis/authorization.k8s.io/v1"
@@ -12,32 +12,32 @@ ALICE, BOB = "alice-token", "bob-token"
 
 
 @case("P1", "SubjectReview should support SubjectReview API operations")
-def who_am_i(talk: Talk) -> None:
+def who_am_i(session: ApiSession) -> None:
     path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
     for token in (ALICE, BOB):
-        reported = talk.post(
+        reported = session.post(
             path, {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}, token=token, note=False
         )
         info = reported["status"]["userInfo"]
-        talk.note(token, [info["username"], info["groups"]])
+        session.note(token, [info["username"], info["groups"]])
 
 
-def can(talk: Talk, attributes: dict[str, str], token: str | None = None, want: bool = True) -> None:
-    reported = talk.post(
+def can(session: ApiSession, attributes: dict[str, str], token: str | None = None, want: bool = True) -> None:
+    reported = session.post(
         f"{AUTHORIZATION}/selfsubjectaccessreviews",
         {"spec": {"resourceAttributes": attributes}},
         token=token,
         note=False,
     )
-    talk.note(str(attributes), reported["status"]["allowed"])
+    session.note(str(attributes), reported["status"]["allowed"])
     assert reported["status"]["allowed"] is want
 
 
 @case("P1")
-def an_administrator_can(talk: Talk) -> None:
-    can(talk, {"verb": "delete", "resource": "pods", "namespace": talk.ns})
-    can(talk, {"verb": "*", "resource": "*", "group": "*"})
-    reported = talk.post(
+def an_administrator_can(session: ApiSession) -> None:
+    can(session, {"verb": "delete", "resource": "pods", "namespace": session.ns})
+    can(session, {"verb": "*", "resource": "*", "group": "*"})
+    reported = session.post(
         f"{AUTHORIZATION}/selfsubjectaccessreviews",
         {"spec": {"nonResourceAttributes": {"verb": "get", "path": "/metrics"}}},
         note=False,
@@ -46,14 +46,14 @@ def an_administrator_can(talk: Talk) -> None:
 
 
 @case("P1")
-def review_refusals(talk: Talk) -> None:
-    talk.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}, want=422)
-    talk.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get"}}}, want=422)
+def review_refusals(session: ApiSession) -> None:
+    session.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {}}, want=422)
+    session.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": {"resourceAttributes": {"verb": "get"}}}, want=422)
 
 
-def forbidden(talk: Talk, method: str, path: str, body: Any) -> None:
+def forbidden(session: ApiSession, method: str, path: str, body: Any) -> None:
     """Alice has no rights here; the refusal names everything. Nothing but the refusal is compared."""
-    talk.ask(method, path, body, want=403, token=ALICE)
+    session.ask(method, path, body, want=403, token=ALICE)
 
 
 rows(
@@ -78,82 +78,82 @@ rows(
 )
 
 
-def role(talk: Talk, rules: list[dict[str, Any]], kind: str = "Role") -> None:
+def role(session: ApiSession, rules: list[dict[str, Any]], kind: str = "Role") -> None:
     """Binds a role with these rules to alice in the case's namespace."""
     path = f"~{RBAC}/v1/roles" if kind == "Role" else f"/apis/{RBAC}/v1/clusterroles"
-    name = "one" if kind == "Role" else f"conformance-{talk.case}"[:60]
-    talk.post(path, {"metadata": {"name": name}, "rules": rules}, note=False)
+    name = "one" if kind == "Role" else f"conformance-{session.case}"[:60]
+    session.post(path, {"metadata": {"name": name}, "rules": rules}, note=False)
     binding = {
         "metadata": {"name": "one"},
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": name},
         "subjects": [{"kind": "User", "apiGroup": RBAC, "name": "alice"}],
     }
-    talk.post(f"~{RBAC}/v1/rolebindings", binding, note=False)
-    talk.until("~configmaps", lambda reported: reported.code != 403, token=ALICE, note=False)
+    session.post(f"~{RBAC}/v1/rolebindings", binding, note=False)
+    session.until("~configmaps", lambda reported: reported.code != 403, token=ALICE, note=False)
 
 
 @case("P1")
-def a_role_gives_rights(talk: Talk) -> None:
+def a_role_gives_rights(session: ApiSession) -> None:
     role(
-        talk,
+        session,
         [
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list", "create"]},
             {"apiGroups": [GROUP], "resources": ["widgets/status"], "verbs": ["get"]},
         ],
     )
-    talk.post("~configmaps", config_map(), token=ALICE)
-    talk.get("~configmaps/one", token=ALICE)
-    talk.delete("~configmaps/one", token=ALICE, want=403)
-    talk.get("~secrets", token=ALICE, want=403)
-    talk.post(W, widget())
-    talk.get(f"{W}/one", token=ALICE, want=403)
-    talk.get(f"{W}/one/status", token=ALICE)
-    talk.get("/api/v1/namespaces/default/configmaps", token=ALICE, want=403)
-    talk.get("~configmaps", token=BOB, want=403)
-    can(talk, {"verb": "create", "resource": "configmaps", "namespace": talk.ns}, ALICE)
-    can(talk, {"verb": "delete", "resource": "configmaps", "namespace": talk.ns}, ALICE, want=False)
+    session.post("~configmaps", config_map(), token=ALICE)
+    session.get("~configmaps/one", token=ALICE)
+    session.delete("~configmaps/one", token=ALICE, want=403)
+    session.get("~secrets", token=ALICE, want=403)
+    session.post(W, widget())
+    session.get(f"{W}/one", token=ALICE, want=403)
+    session.get(f"{W}/one/status", token=ALICE)
+    session.get("/api/v1/namespaces/default/configmaps", token=ALICE, want=403)
+    session.get("~configmaps", token=BOB, want=403)
+    can(session, {"verb": "create", "resource": "configmaps", "namespace": session.ns}, ALICE)
+    can(session, {"verb": "delete", "resource": "configmaps", "namespace": session.ns}, ALICE, want=False)
 
 
 @case("P1")
-def a_role_of_resource_names(talk: Talk) -> None:
+def a_role_of_resource_names(session: ApiSession) -> None:
     role(
-        talk,
+        session,
         [
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]},
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["update", "get"], "resourceNames": ["one"]},
         ],
     )
-    talk.post("~configmaps", config_map())
-    talk.post("~configmaps", config_map("two"))
-    talk.get("~configmaps/one", token=ALICE)
-    talk.get("~configmaps/two", token=ALICE, want=403)
-    talk.put("~configmaps/one", config_map(data={"a": "b"}), token=ALICE)
+    session.post("~configmaps", config_map())
+    session.post("~configmaps", config_map("two"))
+    session.get("~configmaps/one", token=ALICE)
+    session.get("~configmaps/two", token=ALICE, want=403)
+    session.put("~configmaps/one", config_map(data={"a": "b"}), token=ALICE)
 
 
 @case("P1")
-def a_cluster_role_in_a_namespace(talk: Talk) -> None:
-    role(talk, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], "ClusterRole")
-    talk.post("~configmaps", config_map(), token=ALICE)
-    talk.delete("~configmaps/one", token=ALICE)
-    talk.get("/api/v1/nodes", token=ALICE, want=403)
+def a_cluster_role_in_a_namespace(session: ApiSession) -> None:
+    role(session, [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}], "ClusterRole")
+    session.post("~configmaps", config_map(), token=ALICE)
+    session.delete("~configmaps/one", token=ALICE)
+    session.get("/api/v1/nodes", token=ALICE, want=403)
 
 
 @case("P1")
-def nobody_grants_what_he_has_not(talk: Talk) -> None:
+def nobody_grants_what_he_has_not(session: ApiSession) -> None:
     role(
-        talk,
+        session,
         [
             {"apiGroups": [RBAC], "resources": ["roles"], "verbs": ["create"]},
             {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "list"]},
         ],
     )
     path = f"~{RBAC}/v1/roles"
-    talk.post(
+    session.post(
         path,
         {"metadata": {"name": "less"}, "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]},
         token=ALICE,
     )
-    talk.post(
+    session.post(
         path,
         {"metadata": {"name": "more"}, "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]},
         token=ALICE,
@@ -162,49 +162,49 @@ def nobody_grants_what_he_has_not(talk: Talk) -> None:
 
 
 @case("P1")
-def impersonation(talk: Talk) -> None:
+def impersonation(session: ApiSession) -> None:
     as_alice = {"impersonate-user": "alice"}
-    talk.get("~configmaps", headers=as_alice, want=403)
-    reported = talk.post(
+    session.get("~configmaps", headers=as_alice, want=403)
+    reported = session.post(
         "/apis/authentication.k8s.io/v1/selfsubjectreviews",
         {},
         headers=as_alice | {"impersonate-group": "special"},
         note=False,
     )
-    talk.note("who", [reported["status"]["userInfo"]["username"], reported["status"]["userInfo"]["groups"]])
-    talk.get("~configmaps", headers={"impersonate-user": "bob"}, token=ALICE, want=403)
-    talk.get("~configmaps", headers={"impersonate-group": "x"}, want=None)
+    session.note("who", [reported["status"]["userInfo"]["username"], reported["status"]["userInfo"]["groups"]])
+    session.get("~configmaps", headers={"impersonate-user": "bob"}, token=ALICE, want=403)
+    session.get("~configmaps", headers={"impersonate-group": "x"}, want=None)
 
 
 @case("P1")
-def subject_access_reviews(talk: Talk) -> None:
-    role(talk, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])
-    attributes = {"verb": "list", "resource": "configmaps", "namespace": talk.ns}
+def subject_access_reviews(session: ApiSession) -> None:
+    role(session, [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list"]}])
+    attributes = {"verb": "list", "resource": "configmaps", "namespace": session.ns}
     for user, verb, allowed in (("alice", "list", True), ("alice", "delete", False), ("carol", "list", False)):
-        reported = talk.post(
+        reported = session.post(
             f"{AUTHORIZATION}/subjectaccessreviews",
             {"spec": {"user": user, "resourceAttributes": attributes | {"verb": verb}}},
             note=False,
         )
         assert reported["status"]["allowed"] is allowed
-    reported = talk.post(
+    reported = session.post(
         "~authorization.k8s.io/v1/localsubjectaccessreviews",
-        {"spec": {"user": "alice", "resourceAttributes": attributes}, "metadata": {"namespace": talk.ns}},
+        {"spec": {"user": "alice", "resourceAttributes": attributes}, "metadata": {"namespace": session.ns}},
         note=False,
     )
     assert reported["status"]["allowed"]
-    rules = talk.post(
-        f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": talk.ns}}, token=ALICE, note=False
+    rules = session.post(
+        f"{AUTHORIZATION}/selfsubjectrulesreviews", {"spec": {"namespace": session.ns}}, token=ALICE, note=False
     )
-    talk.note("rules", [one for one in rules["status"]["resourceRules"] if one["resources"] == ["configmaps"]])
+    session.note("rules", [one for one in rules["status"]["resourceRules"] if one["resources"] == ["configmaps"]])
 
 
 @case("P1")
-def token_reviews(talk: Talk) -> None:
-    reported = talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": ALICE}}, note=False)
-    talk.note("alice", [reported["status"]["authenticated"], reported["status"]["user"]["username"]])
-    reported = talk.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "wrong"}}, note=False)
-    talk.note("wrong", bool(reported["status"].get("authenticated")))
+def token_reviews(session: ApiSession) -> None:
+    reported = session.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": ALICE}}, note=False)
+    session.note("alice", [reported["status"]["authenticated"], reported["status"]["user"]["username"]])
+    reported = session.post("/apis/authentication.k8s.io/v1/tokenreviews", {"spec": {"token": "wrong"}}, note=False)
+    session.note("wrong", bool(reported["status"].get("authenticated")))
     assert not reported["status"].get("authenticated")
 
 
@@ -213,8 +213,8 @@ HOOK = {"name": "a.b.test", "sideEffects": "None", "admissionReviewVersions": ["
         "rules": [{"apiGroups": ["none.test"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nones"]}]}  # fmt: skip
 
 
-def bad_hook(talk: Talk, change: dict[str, Any]) -> None:
-    talk.post(HOOKS, {"metadata": {"name": "conformance-bad"}, "webhooks": [HOOK | change]}, want=422)
+def bad_hook(session: ApiSession, change: dict[str, Any]) -> None:
+    session.post(HOOKS, {"metadata": {"name": "conformance-bad"}, "webhooks": [HOOK | change]}, want=422)
 
 
 rows(
@@ -235,8 +235,8 @@ rows(
 
 
 @case("P0")
-def webhook_configuration_without_webhooks(talk: Talk) -> None:
+def webhook_configuration_without_webhooks(session: ApiSession) -> None:
     """Kopf begins so."""
-    talk.post(HOOKS, {"metadata": {"name": "conformance-empty"}})
-    talk.patch(f"{HOOKS}/conformance-empty", {"webhooks": [HOOK]})
-    talk.delete(f"{HOOKS}/conformance-empty")
+    session.post(HOOKS, {"metadata": {"name": "conformance-empty"}})
+    session.patch(f"{HOOKS}/conformance-empty", {"webhooks": [HOOK]})
+    session.delete(f"{HOOKS}/conformance-empty")

@@ -3,31 +3,31 @@
 from copy import deepcopy
 from typing import Any
 
+from tests.conformance.api_session import MERGE, ApiSession
 from tests.conformance.catalogue import case, rows, slug
-from tests.conformance.talk import MERGE, Talk
 from tests.conformance.things import CRDS, GROUP, W, crd, of_spec, version, widget
 
 STRING = {"type": "string"}
 
 
-def unique(talk: Talk) -> str:
+def unique(session: ApiSession) -> str:
     """A group of the case's own."""
-    return f"{slug(talk.case).replace('--', '-')[:50]}.test"
+    return f"{slug(session.case).replace('--', '-')[:50]}.test"
 
 
-def define(talk: Talk, body: dict[str, Any]) -> str:
+def define(session: ApiSession, body: dict[str, Any]) -> str:
     """Creates the definition, waits until it is served in every version; the path of its objects in the case's namespace."""
-    talk.post(CRDS, body, note=False)
+    session.post(CRDS, body, note=False)
     spec = body["spec"]
     for one in spec["versions"]:
         if one["served"]:
-            talk.until(
+            session.until(
                 f"/apis/{spec['group']}/{one['name']}/{spec['names']['plural']}",
                 lambda reported: reported.code == 200,
                 note=False,
             )
     name = f"{spec['names']['plural']}.{spec['group']}"
-    talk.until(f"{CRDS}/{name}", lambda reported: conditions(reported).get("Established") == "True", note=False)
+    session.until(f"{CRDS}/{name}", lambda reported: conditions(reported).get("Established") == "True", note=False)
     first = next(one["name"] for one in spec["versions"] if one["served"])
     return f"~{spec['group']}/{first}/{spec['names']['plural']}"
 
@@ -37,43 +37,43 @@ def conditions(reported: Any) -> dict[str, str]:
 
 
 @case("P0", "CustomResourceDefinition resources creating/deleting custom resource definition objects works")
-def definition_life(talk: Talk) -> None:
-    group = unique(talk)
+def definition_life(session: ApiSession) -> None:
+    group = unique(session)
     body = crd("things", [version(schema=of_spec({"type": "object"}))], group=group, shortNames=["th"])
-    made = talk.post(CRDS, body)
+    made = session.post(CRDS, body)
     assert made["spec"]["names"]["listKind"] == "ThingList"
     assert made["spec"]["names"]["singular"] == "thing"
     assert made["spec"]["conversion"] == {"strategy": "None"}
     path = f"{CRDS}/things.{group}"
-    reported = talk.until(path, lambda reported: conditions(reported).get("Established") == "True", note=False)
-    talk.note("status", {key: value for key, value in reported["status"].items() if key != "conditions"})
-    talk.note(
+    reported = session.until(path, lambda reported: conditions(reported).get("Established") == "True", note=False)
+    session.note("status", {key: value for key, value in reported["status"].items() if key != "conditions"})
+    session.note(
         "conditions",
         sorted([one["type"], one["status"], one["reason"], one["message"]] for one in reported["status"]["conditions"]),
     )
     things = f"~{group}/v1/things"
-    talk.until(things, lambda reported: reported.code == 200)
-    talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
-    gone = talk.delete(path, note=False)
-    talk.note("deleting", [gone["kind"], gone.body.get("metadata", {}).get("finalizers")])
-    talk.until_gone(path)
-    talk.until_gone(things)
-    talk.post(CRDS, body, note=False)
-    talk.until(things, lambda reported: reported.code == 200)
+    session.until(things, lambda reported: reported.code == 200)
+    session.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
+    gone = session.delete(path, note=False)
+    session.note("deleting", [gone["kind"], gone.body.get("metadata", {}).get("finalizers")])
+    session.until_gone(path)
+    session.until_gone(things)
+    session.post(CRDS, body, note=False)
+    session.until(things, lambda reported: reported.code == 200)
 
 
-def changed_crd(change: Any, talk: Talk) -> dict[str, Any]:
+def changed_crd(change: Any, session: ApiSession) -> dict[str, Any]:
     body = crd(
         "things",
         [version(schema=of_spec({"type": "object", "properties": {"a": deepcopy(STRING)}}))],
-        group=unique(talk),
+        group=unique(session),
     )
     change(body)
     return body
 
 
-def refused_definition(talk: Talk, change: Any) -> None:
-    reported = talk.post(CRDS, changed_crd(change, talk), want=422)
+def refused_definition(session: ApiSession, change: Any) -> None:
+    reported = session.post(CRDS, changed_crd(change, session), want=422)
     assert reported.reason == "Invalid"
 
 
@@ -163,8 +163,8 @@ rows(
 # ---- objects against a schema
 
 
-def against(talk: Talk, spec: dict[str, Any], code: int) -> None:
-    reported = talk.post(W, widget(spec=spec), want=code)
+def against(session: ApiSession, spec: dict[str, Any], code: int) -> None:
+    reported = session.post(W, widget(spec=spec), want=code)
     if code == 422:
         assert reported.causes
 
@@ -193,15 +193,15 @@ rows(
 rows("P0", "definitions", "schema takes", [(*one, 201) for one in SOUND], against)
 
 
-def keyword(talk: Talk, schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+def keyword(session: ApiSession, schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
     """A definition of its own with one field `a`; each value is tried by dry run."""
-    group = unique(talk)
+    group = unique(session)
     things = define(
-        talk, crd("things", [version(schema=of_spec({"type": "object", "properties": {"a": schema}}))], group=group)
+        session, crd("things", [version(schema=of_spec({"type": "object", "properties": {"a": schema}}))], group=group)
     )
     for value in good + bad:
         body = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {"a": value}}
-        talk.post(things, body, want=201 if value in good else 422, dryRun="All")
+        session.post(things, body, want=201 if value in good else 422, dryRun="All")
 
 
 rows(
@@ -240,8 +240,8 @@ rows(
 # ---- rules
 
 
-def rule(talk: Talk, schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
-    keyword(talk, schema, good, bad)
+def rule(session: ApiSession, schema: dict[str, Any], good: list[Any], bad: list[Any]) -> None:
+    keyword(session, schema, good, bad)
 
 
 def ruled(base: dict[str, Any], *rules: Any) -> dict[str, Any]:
@@ -291,29 +291,29 @@ rows(
 
 
 @case("P1", "CustomResourceValidationRules transition rule")
-def transition_rules(talk: Talk) -> None:
-    group = unique(talk)
+def transition_rules(session: ApiSession) -> None:
+    group = unique(session)
     spec = ruled({"type": "object", "properties": {"fixed": TEXT, "up": NUMBER, "opt": TEXT, "list": {
         "type": "array", "maxItems": 5, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["k"],
         "items": ruled({"type": "object", "required": ["k"], "properties": {"k": TEXT, "v": NUMBER}}, "self.v >= oldSelf.v")}}},
         {"rule": "self.fixed == oldSelf.fixed", "message": "fixed is immutable"}, {"rule": "self.up >= oldSelf.up", "fieldPath": ".up"},
         {"rule": "!oldSelf.hasValue() || !has(oldSelf.value().opt) || has(self.opt)", "optionalOldSelf": True})  # fmt: skip
-    things = define(talk, crd("things", [version(schema=of_spec(spec))], group=group))
+    things = define(session, crd("things", [version(schema=of_spec(spec))], group=group))
     body = {
         "apiVersion": f"{group}/v1",
         "kind": "Thing",
         "metadata": {"name": "one"},
         "spec": {"fixed": "a", "up": 1, "opt": "x", "list": [{"k": "a", "v": 1}]},
     }
-    talk.post(things, body)
+    session.post(things, body)
     for change, code in (({"fixed": "b"}, 422), ({"up": 0}, 422), ({"up": 2}, 200), ({"opt": None}, 422), ({"list": [{"k": "b", "v": 0}, {"k": "a", "v": 0}]}, 422), ({"list": [{"k": "b", "v": 0}, {"k": "a", "v": 1}]}, 200)):  # fmt: skip
-        talk.patch(f"{things}/one", {"spec": change}, want=code, kind=MERGE)
+        session.patch(f"{things}/one", {"spec": change}, want=code, kind=MERGE)
 
 
 @case("P1", "CRD validation ratcheting")
-def ratcheting(talk: Talk) -> None:
+def ratcheting(session: ApiSession) -> None:
     """What was invalid already and is not touched blocks no update."""
-    group = unique(talk)
+    group = unique(session)
     schema = of_spec(
         {
             "type": "object",
@@ -325,8 +325,8 @@ def ratcheting(talk: Talk) -> None:
         }
     )
     body = crd("things", [version(schema=schema)], group=group)
-    things = define(talk, body)
-    talk.post(
+    things = define(session, body)
+    session.post(
         things,
         {
             "apiVersion": f"{group}/v1",
@@ -339,98 +339,98 @@ def ratcheting(talk: Talk) -> None:
     fields["a"]["maxLength"] = 3
     fields["l"]["items"]["maxLength"] = 3
     fields["b"]["x-kubernetes-validations"] = [{"rule": "self != 'bad'"}]
-    talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
+    session.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
     probe = {
         "apiVersion": f"{group}/v1",
         "kind": "Thing",
         "metadata": {"generateName": "p-"},
         "spec": {"a": "long value"},
     }
-    wait_until_refused(talk, things, probe)
-    talk.patch(f"{things}/one", {"spec": {"b": "y"}})
-    talk.patch(f"{things}/one", {"metadata": {"labels": {"a": "b"}}})
-    talk.patch(f"{things}/one", {"spec": {"a": "long other"}}, want=422)
-    talk.patch(f"{things}/one", {"spec": {"b": "bad"}}, want=422)
-    talk.patch(f"{things}/one", {"spec": {"a": "ok"}})
+    wait_until_refused(session, things, probe)
+    session.patch(f"{things}/one", {"spec": {"b": "y"}})
+    session.patch(f"{things}/one", {"metadata": {"labels": {"a": "b"}}})
+    session.patch(f"{things}/one", {"spec": {"a": "long other"}}, want=422)
+    session.patch(f"{things}/one", {"spec": {"b": "bad"}}, want=422)
+    session.patch(f"{things}/one", {"spec": {"a": "ok"}})
 
 
-def wait_until_refused(talk: Talk, path: str, body: dict[str, Any]) -> None:
+def wait_until_refused(session: ApiSession, path: str, body: dict[str, Any]) -> None:
     """A changed schema is in force once it refuses this."""
     from time import monotonic, sleep
 
     deadline = monotonic() + 20
-    while talk.quietly("POST", path, body, dryRun="All").code != 422:
+    while session.quietly("POST", path, body, dryRun="All").code != 422:
         assert monotonic() < deadline, "the new schema never came into force"
         sleep(0.05)
 
 
 @case("P0", "CustomResourceDefinition custom resource defaulting for requests and from storage works")
-def defaults_from_storage(talk: Talk) -> None:
-    group = unique(talk)
+def defaults_from_storage(session: ApiSession) -> None:
+    group = unique(session)
     schema = of_spec({"type": "object", "properties": {"a": {"type": "string"}}})
     body = crd("things", [version(schema=schema)], group=group)
-    things = define(talk, body)
-    made = talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
+    things = define(session, body)
+    made = session.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}, "spec": {}})
     schema["properties"]["spec"]["properties"]["b"] = {"type": "string", "default": "new"}
-    talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    reported = talk.until(f"{things}/one", lambda reported: reported["spec"].get("b") == "new")
+    session.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
+    reported = session.until(f"{things}/one", lambda reported: reported["spec"].get("b") == "new")
     assert reported.rv == made.rv
-    assert talk.get(things)["items"][0]["spec"]["b"] == "new"
+    assert session.get(things)["items"][0]["spec"]["b"] == "new"
 
 
 @case("P1", "CustomResourcePublishOpenAPI works for multiple CRDs of same group but different versions")
-def versions_without_conversion(talk: Talk) -> None:
-    group = unique(talk)
+def versions_without_conversion(session: ApiSession) -> None:
+    group = unique(session)
     body = crd(
         "things", [version("v1alpha1", storage=False), version("v1"), version("v2beta1", storage=False)], group=group
     )
-    things = define(talk, body)
-    reported = talk.get(f"/apis/{group}")
+    things = define(session, body)
+    reported = session.get(f"/apis/{group}")
     assert [one["version"] for one in reported["versions"]] == ["v1", "v2beta1", "v1alpha1"]
-    talk.post(things, {"apiVersion": f"{group}/v1alpha1", "kind": "Thing", "metadata": {"name": "one"}, "a": 1})
+    session.post(things, {"apiVersion": f"{group}/v1alpha1", "kind": "Thing", "metadata": {"name": "one"}, "a": 1})
     for served in ("v1", "v2beta1", "v1alpha1"):
-        assert talk.get(f"~{group}/{served}/things/one")["apiVersion"] == f"{group}/{served}"
-        talk.get(f"~{group}/{served}/things")
+        assert session.get(f"~{group}/{served}/things/one")["apiVersion"] == f"{group}/{served}"
+        session.get(f"~{group}/{served}/things")
     for one in body["spec"]["versions"]:
         one["storage"] = one["name"] == "v2beta1"
-    reported = talk.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    reported = talk.until(
+    reported = session.patch(f"{CRDS}/things.{group}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
+    reported = session.until(
         f"{CRDS}/things.{group}", lambda reported: len(reported["status"]["storedVersions"]) == 2, note=False
     )
-    talk.note("stored", reported["status"]["storedVersions"])
-    assert talk.get(f"{things}/one")["a"] == 1
+    session.note("stored", reported["status"]["storedVersions"])
+    assert session.get(f"{things}/one")["a"] == 1
 
 
 @case("P1")
-def deprecated_versions_warn(talk: Talk) -> None:
-    reported = talk.get(f"/apis/{GROUP}/v1beta1/gadgets")
+def deprecated_versions_warn(session: ApiSession) -> None:
+    reported = session.get(f"/apis/{GROUP}/v1beta1/gadgets")
     assert reported.warnings
 
 
 @case("P1")
-def names_that_clash(talk: Talk) -> None:
-    group = unique(talk)
-    define(talk, crd("things", [version()], group=group, shortNames=["th"]))
+def names_that_clash(session: ApiSession) -> None:
+    group = unique(session)
+    define(session, crd("things", [version()], group=group, shortNames=["th"]))
     second = crd("stuffs", [version()], group=group, kind="Thing", shortNames=["th"])
-    talk.post(CRDS, second, note=False)
-    reported = talk.until(
+    session.post(CRDS, second, note=False)
+    reported = session.until(
         f"{CRDS}/stuffs.{group}", lambda reported: "NamesAccepted" in conditions(reported), note=False
     )
-    talk.note(
+    session.note(
         "conditions",
         sorted([one["type"], one["status"], one["reason"], one["message"]] for one in reported["status"]["conditions"]),
     )
-    talk.get(f"/apis/{group}/v1/stuffs", want=404)
-    talk.delete(f"{CRDS}/things.{group}", note=False)
-    talk.until(f"/apis/{group}/v1/stuffs", lambda reported: reported.code == 200)
+    session.get(f"/apis/{group}/v1/stuffs", want=404)
+    session.delete(f"{CRDS}/things.{group}", note=False)
+    session.until(f"/apis/{group}/v1/stuffs", lambda reported: reported.code == 200)
 
 
-def changed_definition(talk: Talk, change: dict[str, Any], code: int) -> None:
-    group = unique(talk)
+def changed_definition(session: ApiSession, change: dict[str, Any], code: int) -> None:
+    group = unique(session)
     body = crd("things", [version(schema=of_spec({"type": "object"}))], group=group)
-    define(talk, body)
-    reported = talk.patch(f"{CRDS}/things.{group}", change, want=code, note=False)
-    talk.note("said", [reported.message, reported.causes])
+    define(session, body)
+    reported = session.patch(f"{CRDS}/things.{group}", change, want=code, note=False)
+    session.note("said", [reported.message, reported.causes])
 
 
 rows(
@@ -450,9 +450,9 @@ rows(
 
 
 @case("P0", "CustomResourceDefinition getting/updating/patching status sub-resource works")
-def status_of_a_definition(talk: Talk) -> None:
-    group = unique(talk)
-    define(talk, crd("things", [version()], group=group))
+def status_of_a_definition(session: ApiSession) -> None:
+    group = unique(session)
+    define(session, crd("things", [version()], group=group))
     path = f"{CRDS}/things.{group}"
     condition = {
         "type": "Odd",
@@ -462,69 +462,69 @@ def status_of_a_definition(talk: Talk) -> None:
         "lastTransitionTime": "2020-01-01T00:00:00Z",
     }
     while True:
-        reported = talk.until(
+        reported = session.until(
             f"{path}/status", lambda reported: conditions(reported).get("Established") == "True", note=False
         )
         reported.body["status"]["conditions"].append(condition)
-        reported = talk.put(f"{path}/status", reported.body, want=None, note=False)
+        reported = session.put(f"{path}/status", reported.body, want=None, note=False)
         if reported.code != 409:
             break
-    talk.note("types", sorted(one["type"] for one in reported["status"]["conditions"]))
+    session.note("types", sorted(one["type"] for one in reported["status"]["conditions"]))
 
 
 @case("P1")
-def deleting_a_definition_ends_its_watches(talk: Talk) -> None:
-    group = unique(talk)
-    things = define(talk, crd("things", [version()], group=group))
-    talk.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}}, note=False)
-    with talk.watch(things) as stream:
-        talk.delete(f"{CRDS}/things.{group}", note=False)
+def deleting_a_definition_ends_its_watches(session: ApiSession) -> None:
+    group = unique(session)
+    things = define(session, crd("things", [version()], group=group))
+    session.post(things, {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one"}}, note=False)
+    with session.watch(things) as stream:
+        session.delete(f"{CRDS}/things.{group}", note=False)
         assert [event["type"] for event in stream.rest()] == ["ADDED", "DELETED"]
 
 
 @case("P0")
-def pruning(talk: Talk) -> None:
+def pruning(session: ApiSession) -> None:
     """Unknown fields go, except where they are preserved."""
-    group = unique(talk)
+    group = unique(session)
     schema = of_spec({"type": "object", "properties": {
         "kept": {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"known": {"type": "object", "properties": {"a": STRING}}}},
         "pod": {"type": "object", "x-kubernetes-embedded-resource": True, "properties": {"x": STRING}}}})  # fmt: skip
-    things = define(talk, crd("things", [version(schema=schema)], group=group))
+    things = define(session, crd("things", [version(schema=schema)], group=group))
     body = {"apiVersion": f"{group}/v1", "kind": "Thing", "metadata": {"name": "one", "odd": 1}, "odd": 1, "spec": {
         "odd": 1, "kept": {"any": 1, "known": {"a": "b", "odd": 1}}, "pod": {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x", "odd": 1}, "x": "y", "odd": 1}}}  # fmt: skip
-    talk.post(things, body)
+    session.post(things, body)
 
 
 # ---- scale
 
 
 @case("P1", "CustomResourceDefinition scale subresource")
-def scale_of_a_custom_resource(talk: Talk) -> None:
-    talk.post(W, widget(spec={"size": 3}), note=False)
-    talk.patch(f"{W}/one/status", {"status": {"size": 2, "selector": "a=b"}}, note=False)
-    reported = talk.get(f"{W}/one/scale")
+def scale_of_a_custom_resource(session: ApiSession) -> None:
+    session.post(W, widget(spec={"size": 3}), note=False)
+    session.patch(f"{W}/one/status", {"status": {"size": 2, "selector": "a=b"}}, note=False)
+    reported = session.get(f"{W}/one/scale")
     assert reported["spec"]["replicas"] == 3
     assert reported["status"] == {"replicas": 2, "selector": "a=b"}
-    reported = talk.put(f"{W}/one/scale", reported.body | {"spec": {"replicas": 7}})
-    talk.patch(f"{W}/one/scale", {"spec": {"replicas": 8}})
-    assert talk.get(f"{W}/one")["metadata"]["generation"] == 3
-    talk.patch(f"{W}/one/scale", {"spec": {"replicas": -1}}, want=422)
-    talk.patch(f"{W}/one/scale", {"spec": {"replicas": 1000}}, want=422)
-    talk.put(f"{W}/one/scale", reported.body | {"spec": {"replicas": 9}}, want=409)
-    talk.get(f"{W}/none/scale", want=404)
+    reported = session.put(f"{W}/one/scale", reported.body | {"spec": {"replicas": 7}})
+    session.patch(f"{W}/one/scale", {"spec": {"replicas": 8}})
+    assert session.get(f"{W}/one")["metadata"]["generation"] == 3
+    session.patch(f"{W}/one/scale", {"spec": {"replicas": -1}}, want=422)
+    session.patch(f"{W}/one/scale", {"spec": {"replicas": 1000}}, want=422)
+    session.put(f"{W}/one/scale", reported.body | {"spec": {"replicas": 9}}, want=409)
+    session.get(f"{W}/none/scale", want=404)
 
 
 @case("P1")
-def scale_of_a_deployment(talk: Talk) -> None:
+def scale_of_a_deployment(session: ApiSession) -> None:
     from tests.conformance.things import deployment
 
-    talk.post("~apps/v1/deployments", deployment(paused=True), note=False)
-    talk.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": 1}}, note=False)
-    reported = talk.get("~apps/v1/deployments/one/scale", note=False)
-    talk.note(
+    session.post("~apps/v1/deployments", deployment(paused=True), note=False)
+    session.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": 1}}, note=False)
+    reported = session.get("~apps/v1/deployments/one/scale", note=False)
+    session.note(
         "scale",
         {key: reported[key] for key in ("kind", "apiVersion", "spec")}
         | {"selector": reported["status"].get("selector")},
     )
-    assert talk.get("~apps/v1/deployments/one", note=False)["spec"]["replicas"] == 1
-    talk.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": -1}}, want=422)
+    assert session.get("~apps/v1/deployments/one", note=False)["spec"]["replicas"] == 1
+    session.patch("~apps/v1/deployments/one/scale", {"spec": {"replicas": -1}}, want=422)

@@ -2,17 +2,17 @@
 
 from typing import Any
 
+from tests.conformance.api_session import ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import Talk
 from tests.conformance.things import CRDS, GROUP, crd, of_spec, version, widget
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList,application/json"
 
 
-def health(talk: Talk, path: str) -> None:
-    reported = talk.get(path, note=False)
+def health(session: ApiSession, path: str) -> None:
+    reported = session.get(path, note=False)
     assert reported.body == "ok"
-    talk.note(path, reported.body)
+    session.note(path, reported.body)
 
 
 rows(
@@ -25,12 +25,12 @@ rows(
 
 
 @case("P0", "server version should find the server version")
-def server_version(talk: Talk) -> None:
+def server_version(session: ApiSession) -> None:
     for path in ("/version", "/version/"):
-        reported = talk.get(path, note=False)
+        reported = session.get(path, note=False)
         assert reported["major"].isdigit()
         assert reported["minor"].isdigit()
-        talk.note(
+        session.note(
             path,
             [
                 reported["major"],
@@ -40,8 +40,8 @@ def server_version(talk: Talk) -> None:
         )
 
 
-def forbidden_to_all(talk: Talk, method: str, path: str, code: int, token: str) -> None:
-    reported = talk.ask(method, path, want=code, token=token)
+def forbidden_to_all(session: ApiSession, method: str, path: str, code: int, token: str) -> None:
+    reported = session.ask(method, path, want=code, token=token)
     assert reported["kind"] == "Status"
 
 
@@ -67,34 +67,34 @@ rows(
 
 
 @case("P0")
-def anonymous_health(talk: Talk) -> None:
+def anonymous_health(session: ApiSession) -> None:
     for path in ("/livez", "/readyz", "/healthz"):
-        talk.get(path, token="")
-    assert talk.get("/version", token="", note=False)["major"] == "1"
+        session.get(path, token="")
+    assert session.get("/version", token="", note=False)["major"] == "1"
 
 
 @case("P0")
-def api_versions(talk: Talk) -> None:
-    reported = talk.get("/api", note=False)
+def api_versions(session: ApiSession) -> None:
+    reported = session.get("/api", note=False)
     assert reported["kind"] == "APIVersions"
-    talk.note("versions", [reported["versions"], sorted(reported.body)])
+    session.note("versions", [reported["versions"], sorted(reported.body)])
 
 
 @case("P0", "Discovery should validate PreferredVersion for each APIGroup")
-def api_groups(talk: Talk) -> None:
-    reported = talk.get("/apis", note=False)
+def api_groups(session: ApiSession) -> None:
+    reported = session.get("/apis", note=False)
     assert reported["kind"] == "APIGroupList"
     for group in reported["groups"]:
         assert group["preferredVersion"] in group["versions"]
-        one = talk.get(f"/apis/{group['name']}", note=False)
+        one = session.get(f"/apis/{group['name']}", note=False)
         assert one["preferredVersion"] == group["preferredVersion"]
         assert one["kind"] == "APIGroup"
-    talk.note("ours", next(group for group in reported["groups"] if group["name"] == GROUP))
-    talk.note("apps", next(group for group in reported["groups"] if group["name"] == "apps"))
+    session.note("ours", next(group for group in reported["groups"] if group["name"] == GROUP))
+    session.note("apps", next(group for group in reported["groups"] if group["name"] == "apps"))
 
 
-def core_resources(talk: Talk, path: str, names: tuple[str, ...]) -> None:
-    reported = talk.get(path, note=False)
+def core_resources(session: ApiSession, path: str, names: tuple[str, ...]) -> None:
+    reported = session.get(path, note=False)
     assert reported["kind"] == "APIResourceList"
     found = {one["name"]: one for one in reported["resources"]}
     for name in names:
@@ -102,7 +102,7 @@ def core_resources(talk: Talk, path: str, names: tuple[str, ...]) -> None:
         entry.pop("storageVersionHash", None)
         entry["verbs"] = sorted(entry["verbs"])
         entry["categories"] = sorted(entry.get("categories", []))
-        talk.note(name, entry)
+        session.note(name, entry)
 
 
 CORE = "namespaces namespaces/finalize namespaces/status configmaps secrets serviceaccounts serviceaccounts/token events nodes nodes/status pods pods/status pods/binding pods/eviction pods/log services services/status persistentvolumes persistentvolumeclaims replicationcontrollers replicationcontrollers/scale"
@@ -136,11 +136,11 @@ rows(
 )
 
 
-def aggregated(talk: Talk, path: str, form: str) -> None:
-    reported = talk.get(path, accept=AGGREGATED.format(form), note=False)
+def aggregated(session: ApiSession, path: str, form: str) -> None:
+    reported = session.get(path, accept=AGGREGATED.format(form), note=False)
     assert reported["kind"] == "APIGroupDiscoveryList"
     assert reported["apiVersion"] == f"apidiscovery.k8s.io/{form}"
-    talk.note("media", sorted(part.strip() for part in reported.headers["content-type"].split(";")))
+    session.note("media", sorted(part.strip() for part in reported.headers["content-type"].split(";")))
     wanted = {"": ("pods", "configmaps"), GROUP: ("widgets", "gadgets", "looses"), "apps": ("deployments",)}
     for group in reported["items"]:
         name = group["metadata"].get("name", "")
@@ -151,7 +151,7 @@ def aggregated(talk: Talk, path: str, form: str) -> None:
                     one["subresources"] = {
                         sub["subresource"]: sub | {"verbs": sorted(sub["verbs"])} for sub in one.get("subresources", [])
                     }
-                    talk.note(f"{name}/{served['version']} {one['resource']}", one)
+                    session.note(f"{name}/{served['version']} {one['resource']}", one)
 
 
 rows(
@@ -164,32 +164,32 @@ rows(
 
 
 @case("P1", "AggregatedDiscovery should support raw aggregated discovery endpoint Accept headers")
-def aggregated_falls_back(talk: Talk) -> None:
-    reported = talk.get(
+def aggregated_falls_back(session: ApiSession) -> None:
+    reported = session.get(
         "/apis",
         accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
         note=False,
     )
     assert reported["kind"] == "APIGroupList"
-    talk.get("/apis", accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", want=406)
+    session.get("/apis", accept="application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList", want=406)
 
 
 @case("P1")
-def aggregated_discovery_etag(talk: Talk) -> None:
+def aggregated_discovery_etag(session: ApiSession) -> None:
     accept = AGGREGATED.format("v2")
-    tag = talk.get("/api", accept=accept, note=False).headers["etag"]
-    reported = talk.ask("GET", "/api", accept=accept, headers={"if-none-match": tag}, want=304)
+    tag = session.get("/api", accept=accept, note=False).headers["etag"]
+    reported = session.ask("GET", "/api", accept=accept, headers={"if-none-match": tag}, want=304)
     assert reported.body == ""
 
 
-def nothing_here(talk: Talk, method: str, path: str, code: int) -> None:
-    reported = talk.ask(
+def nothing_here(session: ApiSession, method: str, path: str, code: int) -> None:
+    reported = session.ask(
         method,
         path,
         widget() if method in ("POST", "PUT") and GROUP in path else {} if method in ("POST", "PUT") else None,
         want=code,
     )
-    talk.note("what", str(reported.body)[:40])
+    session.note("what", str(reported.body)[:40])
 
 
 rows(
@@ -232,32 +232,32 @@ rows(
 )
 
 
-def openapi_paths(talk: Talk) -> dict[str, Any]:
+def openapi_paths(session: ApiSession) -> dict[str, Any]:
     """The index of OpenAPI v3 once it names the suite's own group: a real server publishes a definition a little late."""
-    talk.until("/openapi/v3", lambda reported: f"apis/{GROUP}/v1" in reported["paths"], note=False)
-    found: dict[str, Any] = talk.get("/openapi/v3", note=False)["paths"]
+    session.until("/openapi/v3", lambda reported: f"apis/{GROUP}/v1" in reported["paths"], note=False)
+    found: dict[str, Any] = session.get("/openapi/v3", note=False)["paths"]
     return found
 
 
 @case("P0", "OpenAPIV3 should round trip OpenAPI V3 for all built-in group versions")
-def openapi_v3_index(talk: Talk) -> None:
-    paths = openapi_paths(talk)
+def openapi_v3_index(session: ApiSession) -> None:
+    paths = openapi_paths(session)
     for wanted in ("api/v1", "apis/apps/v1", f"apis/{GROUP}/v1", "apis/batch/v1", "version"):
         found = paths.get(wanted, {}).get("serverRelativeURL", "")
-        talk.note(wanted, found.split("?")[0])
+        session.note(wanted, found.split("?")[0])
         if wanted != "version":
             assert "hash=" in found
-            assert talk.get(found, note=False)["openapi"].startswith("3.")
+            assert session.get(found, note=False)["openapi"].startswith("3.")
 
 
-def openapi_operation(talk: Talk, document: str, path: str, method: str) -> None:
-    openapi_paths(talk)
-    operation = talk.get(document, note=False)["paths"][path][method]
-    talk.note("action", operation.get("x-kubernetes-action"))
-    talk.note("gvk", operation.get("x-kubernetes-group-version-kind"))
-    talk.note("parameters", sorted(one["name"] for one in operation.get("parameters", [])))
+def openapi_operation(session: ApiSession, document: str, path: str, method: str) -> None:
+    openapi_paths(session)
+    operation = session.get(document, note=False)["paths"][path][method]
+    session.note("action", operation.get("x-kubernetes-action"))
+    session.note("gvk", operation.get("x-kubernetes-group-version-kind"))
+    session.note("parameters", sorted(one["name"] for one in operation.get("parameters", [])))
     bodies = operation.get("requestBody", {}).get("content", {})
-    talk.note("bodies", sorted(bodies))
+    session.note("bodies", sorted(bodies))
 
 
 OPERATIONS = [
@@ -282,28 +282,28 @@ rows("P0", "discovery", "openapi v3 operation", OPERATIONS, openapi_operation)
 
 
 @case("P0", "CustomResourcePublishOpenAPI works for CRD with validation schema")
-def openapi_v3_schema_of_a_definition(talk: Talk) -> None:
-    openapi_paths(talk)
-    schemas = talk.get(f"/openapi/v3/apis/{GROUP}/v1", note=False)["components"]["schemas"]
+def openapi_v3_schema_of_a_definition(session: ApiSession) -> None:
+    openapi_paths(session)
+    schemas = session.get(f"/openapi/v3/apis/{GROUP}/v1", note=False)["components"]["schemas"]
     name = next(name for name in schemas if name.endswith(".Widget"))
-    talk.note("name", name)
+    session.note("name", name)
     schema = schemas[name]
-    talk.note("gvk", schema["x-kubernetes-group-version-kind"])
-    talk.note("spec", schema["properties"]["spec"])
-    talk.note("top", sorted(schema["properties"]))
+    session.note("gvk", schema["x-kubernetes-group-version-kind"])
+    session.note("spec", schema["properties"]["spec"])
+    session.note("top", sorted(schema["properties"]))
 
 
 @case("P1", "CustomResourcePublishOpenAPI works for CRD without validation schema")
-def openapi_v3_schema_of_a_free_definition(talk: Talk) -> None:
-    openapi_paths(talk)
-    schemas = talk.get(f"/openapi/v3/apis/{GROUP}/v1", note=False)["components"]["schemas"]
-    talk.note("schema", {k: v for k, v in schemas["test.conformance.v1.Loose"].items() if k != "properties"})
+def openapi_v3_schema_of_a_free_definition(session: ApiSession) -> None:
+    openapi_paths(session)
+    schemas = session.get(f"/openapi/v3/apis/{GROUP}/v1", note=False)["components"]["schemas"]
+    session.note("schema", {k: v for k, v in schemas["test.conformance.v1.Loose"].items() if k != "properties"})
 
 
 @case("P1")
-def openapi_v3_patch_keys_of_built_ins(talk: Talk) -> None:
+def openapi_v3_patch_keys_of_built_ins(session: ApiSession) -> None:
     """kubectl looks for list types and merge keys here before it patches."""
-    schemas = talk.get("/openapi/v3/api/v1", note=False)["components"]["schemas"]
+    schemas = session.get("/openapi/v3/api/v1", note=False)["components"]["schemas"]
     spec = schemas["io.k8s.api.core.v1.PodSpec"]["properties"]
     keys = (
         "x-kubernetes-patch-merge-key",
@@ -313,54 +313,54 @@ def openapi_v3_patch_keys_of_built_ins(talk: Talk) -> None:
         "type",
     )
     for name in ("containers", "volumes", "tolerations", "nodeSelector"):
-        talk.note(name, {key: spec[name][key] for key in keys if key in spec[name]})
+        session.note(name, {key: spec[name][key] for key in keys if key in spec[name]})
 
 
 @case("P2")
-def openapi_v2_names_the_kinds(talk: Talk) -> None:
-    reported = talk.get("/openapi/v2", note=False)
+def openapi_v2_names_the_kinds(session: ApiSession) -> None:
+    reported = session.get("/openapi/v2", note=False)
     assert reported["swagger"] == "2.0"
-    talk.note("a pod", "io.k8s.api.core.v1.Pod" in reported["definitions"])
+    session.note("a pod", "io.k8s.api.core.v1.Pod" in reported["definitions"])
 
 
 @case("P1", "CustomResourcePublishOpenAPI removes definition from spec when one version gets changed to not be served")
-def openapi_and_discovery_follow_served(talk: Talk) -> None:
+def openapi_and_discovery_follow_served(session: ApiSession) -> None:
     schema = of_spec({"type": "object", "properties": {"a": {"type": "string"}}})
     body = crd(
         "fleetings", [version("v1", schema), version("v2", schema, storage=False)], group="served.conformance.test"
     )
     name = body["metadata"]["name"]
-    talk.post(CRDS, body, note=False)
+    session.post(CRDS, body, note=False)
     group = "/apis/served.conformance.test"
-    talk.until(f"{group}/v2/fleetings", lambda reported: reported.code == 200)
-    talk.until("/openapi/v3", lambda reported: "apis/served.conformance.test/v2" in reported["paths"], note=False)
+    session.until(f"{group}/v2/fleetings", lambda reported: reported.code == 200)
+    session.until("/openapi/v3", lambda reported: "apis/served.conformance.test/v2" in reported["paths"], note=False)
     body["spec"]["versions"][1]["served"] = False
-    talk.patch(f"{CRDS}/{name}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
-    talk.until(f"{group}/v2/fleetings", lambda reported: reported.code == 404)
-    talk.until(group, lambda reported: len(reported["versions"]) == 1)
-    talk.delete(f"{CRDS}/{name}", note=False)
-    talk.until_gone(f"{group}/v1/fleetings")
-    talk.until_gone(group)
+    session.patch(f"{CRDS}/{name}", {"spec": {"versions": body["spec"]["versions"]}}, note=False)
+    session.until(f"{group}/v2/fleetings", lambda reported: reported.code == 404)
+    session.until(group, lambda reported: len(reported["versions"]) == 1)
+    session.delete(f"{CRDS}/{name}", note=False)
+    session.until_gone(f"{group}/v1/fleetings")
+    session.until_gone(group)
 
 
-def root_paths(talk: Talk) -> list[Any]:
+def root_paths(session: ApiSession) -> list[Any]:
     return [
         path
-        for path in talk.get("/", note=False)["paths"]
+        for path in session.get("/", note=False)["paths"]
         if "/apis/apps" in path or path in ("/api", "/api/v1", "/apis")
     ]
 
 
 @case("P2")
-def root_lists_paths(talk: Talk) -> None:
-    talk.note("paths", root_paths(talk))
+def root_lists_paths(session: ApiSession) -> None:
+    session.note("paths", root_paths(session))
 
 
 @case(
     "P1",
     "Servers with support for Table transformation should return a 406 for a backend which does not implement metadata",
 )
-def table_of_a_review_is_refused(talk: Talk) -> None:
+def table_of_a_review_is_refused(session: ApiSession) -> None:
     body = {"spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    talk.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body, want=406, accept=accept)
+    session.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body, want=406, accept=accept)

@@ -3,11 +3,11 @@
 from copy import deepcopy
 from typing import Any
 
+from tests.conformance.api_session import ApiSession
 from tests.conformance.cases.objects import SOUND as EVERYDAY
 from tests.conformance.cases.objects import refused_create, sound
 from tests.conformance.cases.tables import built_in
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import Talk
 from tests.conformance.things import deployment, pod
 
 NET = "~networking.k8s.io/v1"
@@ -133,14 +133,14 @@ rows(
 
 
 @case("P2")
-def quotas_of_namespaces(talk: Talk) -> None:
+def quotas_of_namespaces(session: ApiSession) -> None:
     """Not served here, and nothing that stores one without enforcing it."""
     for plural in ("resourcequotas", "limitranges"):
-        talk.get(f"~{plural}", want=None)
+        session.get(f"~{plural}", want=None)
 
 
 @case("P2")
-def kinds_without_a_user(talk: Talk) -> None:
+def kinds_without_a_user(session: ApiSession) -> None:
     for path in (
         "~endpoints",
         "~podtemplates",
@@ -148,22 +148,22 @@ def kinds_without_a_user(talk: Talk) -> None:
         "/apis/networking.k8s.io/v1/ingressclasses",
         "/apis/node.k8s.io/v1/runtimeclasses",
     ):
-        talk.get(path, want=None)
+        session.get(path, want=None)
 
 
 @case("P2")
-def storage_that_cannot_be(talk: Talk) -> None:
+def storage_that_cannot_be(session: ApiSession) -> None:
     """Nobody binds claims here, so nobody looks at more than their types."""
-    talk.post("~persistentvolumeclaims", META | {"spec": CLAIM | {"resources": {}}}, want=None)
+    session.post("~persistentvolumeclaims", META | {"spec": CLAIM | {"resources": {}}}, want=None)
     body = {"metadata": {"name": "conformance-odd"}, "provisioner": "a.test/b", "reclaimPolicy": "Lose"}
-    talk.post("/apis/storage.k8s.io/v1/storageclasses", body, want=None)
+    session.post("/apis/storage.k8s.io/v1/storageclasses", body, want=None)
 
 
 @case("P1")
-def pods_that_ended_mark_their_row(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+def pods_that_ended_mark_their_row(session: ApiSession) -> None:
+    session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     table = "application/json;as=Table;v=v1;g=meta.k8s.io"
-    talk.post("~pods", pod(), note=False)
+    session.post("~pods", pod(), note=False)
     waiting = {
         "name": "main",
         "ready": False,
@@ -177,14 +177,14 @@ def pods_that_ended_mark_their_row(talk: Talk) -> None:
         {"phase": "Failed", "reason": "Evicted", "containerStatuses": []},
         {"phase": "Succeeded", "reason": "", "containerStatuses": [waiting | {"state": {"terminated": {"exitCode": 0, "reason": "Completed"}}}]},
     ):  # fmt: skip
-        talk.patch("~pods/one/status", {"status": status}, note=False)
-        reported = talk.get("~pods/one", accept=table, includeObject="None", note=False)
-        talk.note("row", {"kind": "Table", "row": reported["rows"][0]})
+        session.patch("~pods/one/status", {"status": status}, note=False)
+        reported = session.get("~pods/one", accept=table, includeObject="None", note=False)
+        session.note("row", {"kind": "Table", "row": reported["rows"][0]})
 
 
-def fixed(talk: Talk, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
-    name = talk.post(path, body, note=False)["metadata"]["name"]
-    talk.patch(f"{path}/{name}", change, want=code)
+def fixed(session: ApiSession, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
+    name = session.post(path, body, note=False)["metadata"]["name"]
+    session.patch(f"{path}/{name}", change, want=code)
 
 
 rows(
@@ -220,41 +220,41 @@ def own(reported: Any) -> dict[str, Any]:
 WATCHED = ("Deployment", "DaemonSet", "ReplicaSet", "StatefulSet", "Job", "ReplicationController", "Node")
 
 
-def life(talk: Talk, path: str, body: dict[str, Any]) -> None:
+def life(session: ApiSession, path: str, body: dict[str, Any]) -> None:
     """Patched three ways, replaced, read in part, deleted."""
     if "pods" in path:
-        talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+        session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
     name = f"{body['metadata']['name']}-life" if "drivers" not in path else "life.test"
     body = body | {"metadata": body["metadata"] | {"name": name}}
     at = f"{path}/{name}"
-    talk.post(path, body, note=False)
+    session.post(path, body, note=False)
 
     def did(what: str, reported: Any) -> None:
-        talk.note(what, [reported.code, own(reported)])
+        session.note(what, [reported.code, own(reported)])
 
-    did("merge", talk.patch(at, {"metadata": {"labels": {"a": "b"}}}, want=None, note=False))
+    did("merge", session.patch(at, {"metadata": {"labels": {"a": "b"}}}, want=None, note=False))
     strategic = {"metadata": {"labels": {"a": None, "e": "f"}}}
-    did("strategic", talk.patch(at, strategic, kind="application/strategic-merge-patch+json", want=None, note=False))
+    did("strategic", session.patch(at, strategic, kind="application/strategic-merge-patch+json", want=None, note=False))
     operations = [{"op": "add", "path": "/metadata/labels/g", "value": "h"}]
-    did("json", talk.patch(at, operations, kind="application/json-patch+json", want=None, note=False))
+    did("json", session.patch(at, operations, kind="application/json-patch+json", want=None, note=False))
     kept = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
-    shown = talk.get(at, note=False)
+    shown = session.get(at, note=False)
     version, kind = shown["apiVersion"], shown["kind"]
-    did("apply", talk.apply(at, kept | {"apiVersion": version, "kind": kind}, want=None, note=False, force=True))
-    fresh = talk.get(at, note=False).body
+    did("apply", session.apply(at, kept | {"apiVersion": version, "kind": kind}, want=None, note=False, force=True))
+    fresh = session.get(at, note=False).body
     fresh["metadata"].pop("labels", None)
     if kind in WATCHED:  # controllers write too
         del fresh["metadata"]["resourceVersion"]
-    did("put", talk.put(at, fresh, want=None, note=False))
+    did("put", session.put(at, fresh, want=None, note=False))
     without = {"metadata": {"name": name}} | {key: value for key, value in body.items() if key != "metadata"}
-    reported = talk.put(at, without, want=None, note=False)
-    talk.note(
+    reported = session.put(at, without, want=None, note=False)
+    session.note(
         "put without a version", [reported.code, sorted([one["reason"], one["field"]] for one in reported.causes)]
     )
-    partial = talk.get(at, accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", note=False)
-    talk.note("partial", sorted(partial.body))
-    reported = talk.delete(at, {"propagationPolicy": "Background"}, note=False)
-    talk.note("delete", [reported.code, reported["kind"]])
+    partial = session.get(at, accept="application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", note=False)
+    session.note("partial", sorted(partial.body))
+    reported = session.delete(at, {"propagationPolicy": "Background"}, note=False)
+    session.note("delete", [reported.code, reported["kind"]])
 
 
 UNCHANGING = ("empties", "free headless service")

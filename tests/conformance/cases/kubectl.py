@@ -2,18 +2,18 @@
 
 from typing import Any
 
+from tests.conformance.api_session import ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import Talk
 from tests.conformance.things import CRDS, GROUP, config_map, deployment, pod, widget
 
 DEPLOYMENT = deployment("web", paused=True)
 
 
-def say(talk: Talk, *commands: Any) -> None:
+def say(session: ApiSession, *commands: Any) -> None:
     """Commands in order: a text, or (text, input), or (text, input, "fails")."""
     for command in commands:
         text, stdin, fails = (*command, None, None)[:3] if isinstance(command, tuple) else (command, None, None)
-        talk.kubectl(*text.split("~") if "~" in text else text.split(), stdin=stdin, fails=bool(fails))
+        session.kubectl(*text.split("~") if "~" in text else text.split(), stdin=stdin, fails=bool(fails))
 
 
 A = widget("one", spec={"size": 3, "tags": ["a"], "ports": [{"name": "a", "port": 1}]})
@@ -66,27 +66,27 @@ rows("P1", "kubectl", "kubectl", ROWS, say)
 
 
 @case("P1", "Kubectl api-versions should check if v1 is in available api versions")
-def kubectl_versions(talk: Talk) -> None:
-    found = talk.kubectl("api-versions", note=False).split()
+def kubectl_versions(session: ApiSession) -> None:
+    found = session.kubectl("api-versions", note=False).split()
     for wanted in ("v1", "apps/v1", "batch/v1", f"{GROUP}/v1", "apiextensions.k8s.io/v1"):
         assert wanted in found
-    assert "Server Version: v1.33" in talk.kubectl("version", note=False)
-    assert "is running at" in talk.kubectl("cluster-info", note=False)
+    assert "Server Version: v1.33" in session.kubectl("version", note=False)
+    assert "is running at" in session.kubectl("cluster-info", note=False)
 
 
 @case("P1")
-def kubectl_pods(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    say(talk, ("create -f -", pod("one")), "get pod one", "get pod one -o wide", "describe pod one", "label pod one a=b",
+def kubectl_pods(session: ApiSession) -> None:
+    session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    say(session, ("create -f -", pod("one")), "get pod one", "get pod one -o wide", "describe pod one", "label pod one a=b",
         "logs one", ("exec one -- true", None, "fails"), "delete pod one --now")  # fmt: skip
 
 
 @case("P1")
-def kubectl_replaces_a_definition(talk: Talk) -> None:
+def kubectl_replaces_a_definition(session: ApiSession) -> None:
     from tests.conformance.things import crd, version
 
     body = crd("kubectls", [version()], group="kubectl.test")
-    say(talk, ("apply -f -", body), "wait --for=condition=Established crd/kubectls.kubectl.test --timeout=10s")
-    talk.until("/apis/kubectl.test/v1/kubectls", lambda reported: reported.code == 200, note=False)
-    say(talk, ("apply -f -", body), "get kubectls", "delete crd kubectls.kubectl.test")
-    talk.until_gone(f"{CRDS}/kubectls.kubectl.test")
+    say(session, ("apply -f -", body), "wait --for=condition=Established crd/kubectls.kubectl.test --timeout=10s")
+    session.until("/apis/kubectl.test/v1/kubectls", lambda reported: reported.code == 200, note=False)
+    say(session, ("apply -f -", body), "get kubectls", "delete crd kubectls.kubectl.test")
+    session.until_gone(f"{CRDS}/kubectls.kubectl.test")

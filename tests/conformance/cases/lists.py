@@ -2,47 +2,47 @@
 
 from typing import Any
 
+from tests.conformance.api_session import ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import Talk
 from tests.conformance.things import GROUP, W, config_map, pod, secret, widget
 
 
-def make_some(talk: Talk) -> None:
+def make_some(session: ApiSession) -> None:
     """Five widgets and five config maps, with colours and tiers."""
     for i, (color, tier) in enumerate([("red", "a"), ("green", "b"), ("blue", "a"), ("red", "b"), ("green", "c")]):
         labels = {"color": color, "tier": tier, "n": str(i)} | ({"odd": ""} if i % 2 else {})
-        talk.quietly("POST", W, widget(f"w{i}", spec={"color": color, "size": i}, metadata={"labels": labels}))
-        talk.quietly("POST", "~configmaps", config_map(f"c{i}", labels=labels))
+        session.quietly("POST", W, widget(f"w{i}", spec={"color": color, "size": i}, metadata={"labels": labels}))
+        session.quietly("POST", "~configmaps", config_map(f"c{i}", labels=labels))
 
 
 @case("P0")
-def list_shape(talk: Talk) -> None:
-    empty = talk.get(W)
+def list_shape(session: ApiSession) -> None:
+    empty = session.get(W)
     assert empty["items"] == []
     assert empty["kind"] == "WidgetList"
-    make_some(talk)
-    reported = talk.get(W)
+    make_some(session)
+    reported = session.get(W)
     assert reported.names == ["w0", "w1", "w2", "w3", "w4"]
     assert all(item["kind"] == "Widget" for item in reported["items"])
-    reported = talk.get("~configmaps", labelSelector="color")
+    reported = session.get("~configmaps", labelSelector="color")
     assert reported["kind"] == "ConfigMapList"
     assert all("kind" not in item for item in reported["items"])
 
 
 @case("P0")
-def list_of_all_namespaces(talk: Talk) -> None:
-    make_some(talk)
-    reported = talk.get(f"/apis/{GROUP}/v1/widgets", labelSelector="tier in (a,b)", note=False)
-    talk.note(
-        "names", [item["metadata"]["name"] for item in reported["items"] if item["metadata"]["namespace"] == talk.ns]
+def list_of_all_namespaces(session: ApiSession) -> None:
+    make_some(session)
+    reported = session.get(f"/apis/{GROUP}/v1/widgets", labelSelector="tier in (a,b)", note=False)
+    session.note(
+        "names", [item["metadata"]["name"] for item in reported["items"] if item["metadata"]["namespace"] == session.ns]
     )
-    assert talk.get("/api/v1/namespaces/not-there/configmaps")["items"] == []
+    assert session.get("/api/v1/namespaces/not-there/configmaps")["items"] == []
 
 
-def labels(talk: Talk, path: str, selector: str, names: str) -> None:
-    make_some(talk)
-    reported = talk.get(path, labelSelector=selector, note=False)
-    talk.note("names", [name for name in reported.names if name != "kube-root-ca.crt"])
+def labels(session: ApiSession, path: str, selector: str, names: str) -> None:
+    make_some(session)
+    reported = session.get(path, labelSelector=selector, note=False)
+    session.note("names", [name for name in reported.names if name != "kube-root-ca.crt"])
     assert "".join(name[1] for name in reported.names if name != "kube-root-ca.crt") == names
 
 
@@ -54,11 +54,11 @@ rows("P0", "lists", "widgets with", [(text, W, text, names) for text, names in S
 rows("P1", "lists", "config maps with", [(text, "~configmaps", text, names) for text, names in SELECTORS[4:8]], labels)
 
 
-def fields(talk: Talk, path: str, selector: str, names: str) -> None:
-    make_some(talk)
-    reported = talk.get(path, fieldSelector=selector, note=False)
+def fields(session: ApiSession, path: str, selector: str, names: str) -> None:
+    make_some(session)
+    reported = session.get(path, fieldSelector=selector, note=False)
     assert "".join(name[1] for name in reported.names if name != "kube-root-ca.crt") == names
-    talk.note("names", reported.names)
+    session.note("names", reported.names)
 
 
 rows(
@@ -78,8 +78,8 @@ rows(
 )
 
 
-def refused_list(talk: Talk, path: str, code: int, query: dict[str, Any]) -> None:
-    reported = talk.get(path, want=code, **query)
+def refused_list(session: ApiSession, path: str, code: int, query: dict[str, Any]) -> None:
+    reported = session.get(path, want=code, **query)
     assert reported["kind"] == "Status"
 
 
@@ -111,25 +111,25 @@ rows(
 
 
 @case("P0", "Servers with support for API chunking should return chunks of results for list calls")
-def pages_show_one_snapshot(talk: Talk) -> None:
+def pages_show_one_snapshot(session: ApiSession) -> None:
     for path in (W, "~configmaps"):
-        make_some(talk)
+        make_some(session)
         query: dict[str, Any] = {"limit": 2}
         if path != W:
             query["labelSelector"] = "color"
         names: list[str] = []
         versions = set()
-        reported = talk.get(path, **query)
+        reported = session.get(path, **query)
         first = reported
-        talk.quietly("POST", path, widget("w9") if path == W else config_map("c9", labels={"color": "x"}))
-        talk.quietly("DELETE", f"{path}/{reported.names[0][0]}4")
+        session.quietly("POST", path, widget("w9") if path == W else config_map("c9", labels={"color": "x"}))
+        session.quietly("DELETE", f"{path}/{reported.names[0][0]}4")
         while True:
             names += reported.names
             versions.add(reported.rv)
             token = reported["metadata"].get("continue")
             if not token:
                 break
-            reported = talk.get(path, **query | {"continue": token})
+            reported = session.get(path, **query | {"continue": token})
         assert len(versions) == 1
         assert [name[1] for name in names] == list("01234")
         if path == W:
@@ -137,40 +137,40 @@ def pages_show_one_snapshot(talk: Talk) -> None:
 
 
 @case("P1")
-def page_of_all(talk: Talk) -> None:
-    make_some(talk)
-    reported = talk.get(W, limit=5)
+def page_of_all(session: ApiSession) -> None:
+    make_some(session)
+    reported = session.get(W, limit=5)
     assert not reported["metadata"].get("continue")
-    reported = talk.get(W, limit=500)
+    reported = session.get(W, limit=500)
     assert not reported["metadata"].get("continue")
-    talk.get(W, limit=0)
+    session.get(W, limit=0)
 
 
 @case("P1")
-def list_at_versions(talk: Talk) -> None:
-    make_some(talk)
-    before = talk.get(W, note=False).rv
-    talk.quietly("DELETE", f"{W}/w0")
-    assert talk.get(W, resourceVersion="0", note=False).code == 200
-    assert len(talk.get(W, resourceVersion=before, resourceVersionMatch="Exact").names) == 5
-    assert len(talk.get(W, resourceVersion=before, resourceVersionMatch="NotOlderThan").names) == 4
+def list_at_versions(session: ApiSession) -> None:
+    make_some(session)
+    before = session.get(W, note=False).rv
+    session.quietly("DELETE", f"{W}/w0")
+    assert session.get(W, resourceVersion="0", note=False).code == 200
+    assert len(session.get(W, resourceVersion=before, resourceVersionMatch="Exact").names) == 5
+    assert len(session.get(W, resourceVersion=before, resourceVersionMatch="NotOlderThan").names) == 4
 
 
 @case("P1")
-def get_at_a_version(talk: Talk) -> None:
-    made = talk.post("~configmaps", config_map())
-    talk.until(
+def get_at_a_version(session: ApiSession) -> None:
+    made = session.post("~configmaps", config_map())
+    session.until(
         "~configmaps/one", lambda reported: reported.code == 200, resourceVersion=made.rv
     )  # a slow cache says 504
-    talk.get("~configmaps/one", resourceVersion="0")
+    session.get("~configmaps/one", resourceVersion="0")
 
 
 @case("P1")
-def fields_of_pods_and_secrets(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    talk.quietly("POST", "~pods", pod("a"))
-    talk.quietly("POST", "~pods", pod("b", nodeName="conformance-x", restartPolicy="Never"))
-    talk.quietly("POST", "~secrets", secret("a", type="conformance.test/x"))
+def fields_of_pods_and_secrets(session: ApiSession) -> None:
+    session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    session.quietly("POST", "~pods", pod("a"))
+    session.quietly("POST", "~pods", pod("b", nodeName="conformance-x", restartPolicy="Never"))
+    session.quietly("POST", "~secrets", secret("a", type="conformance.test/x"))
     for path, selector in (
         ("~pods", "spec.nodeName=conformance-x"),
         ("~pods", "spec.nodeName="),
@@ -182,8 +182,8 @@ def fields_of_pods_and_secrets(talk: Talk) -> None:
         ("~pods", "status.podIP="),
         ("~pods", "status.nominatedNodeName=x"),
         ("~secrets", "type=conformance.test/x"),
-        ("/api/v1/namespaces", f"metadata.name={talk.ns},status.phase=Active"),
+        ("/api/v1/namespaces", f"metadata.name={session.ns},status.phase=Active"),
         ("/api/v1/nodes", "spec.unschedulable=true,metadata.name=conformance-none"),
     ):
-        talk.note(selector, talk.get(path, fieldSelector=selector, note=False).names)
-    talk.get("~pods", fieldSelector="spec.hostname=x", want=400)
+        session.note(selector, session.get(path, fieldSelector=selector, note=False).names)
+    session.get("~pods", fieldSelector="spec.hostname=x", want=400)

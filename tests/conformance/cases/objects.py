@@ -3,80 +3,80 @@
 import json
 from typing import Any
 
+from tests.conformance.api_session import MERGE, ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import MERGE, Talk
 from tests.conformance.things import GROUP, G, L, W, config_map, deployment, loose, pod, secret, widget
 
 # ---- create
 
 
 @case("P0", "ConfigMap should run through a ConfigMap lifecycle")
-def config_map_life(talk: Talk) -> None:
-    made = talk.post("~configmaps", config_map(labels={"a": "b"}))
+def config_map_life(session: ApiSession) -> None:
+    made = session.post("~configmaps", config_map(labels={"a": "b"}))
     assert made["metadata"]["uid"]
     assert "generation" not in made["metadata"]
-    talk.get("~configmaps/one")
-    talk.patch("~configmaps/one", {"data": {"k": "w"}})
-    talk.get("~configmaps", labelSelector="a=b")
-    talk.get("/api/v1/configmaps", labelSelector="a=b")
-    talk.delete("~configmaps/one")
-    talk.get("~configmaps/one", want=404)
-    talk.delete("~configmaps/one", want=404)
+    session.get("~configmaps/one")
+    session.patch("~configmaps/one", {"data": {"k": "w"}})
+    session.get("~configmaps", labelSelector="a=b")
+    session.get("/api/v1/configmaps", labelSelector="a=b")
+    session.delete("~configmaps/one")
+    session.get("~configmaps/one", want=404)
+    session.delete("~configmaps/one", want=404)
 
 
 @case("P0", "CustomResourceDefinition Simple CustomResourceDefinition creating/deleting objects works")
-def custom_resource_life(talk: Talk) -> None:
-    made = talk.post(W, widget(spec={"ports": [{"name": "a", "port": 1}], "nested": {}}))
+def custom_resource_life(session: ApiSession) -> None:
+    made = session.post(W, widget(spec={"ports": [{"name": "a", "port": 1}], "nested": {}}))
     assert made["spec"]["color"] == "red"
     assert made["spec"]["ports"][0]["protocol"] == "TCP"
     assert made["metadata"]["generation"] == 1
-    talk.get(f"{W}/one")
-    talk.get(W)
-    changed = talk.put(f"{W}/one", made.body | {"spec": {"size": 4}})
+    session.get(f"{W}/one")
+    session.get(W)
+    changed = session.put(f"{W}/one", made.body | {"spec": {"size": 4}})
     assert changed["metadata"]["generation"] == 2
-    talk.delete(f"{W}/one")
-    talk.get(f"{W}/one", want=404)
-    talk.delete(f"{W}/one", want=404)
+    session.delete(f"{W}/one")
+    session.get(f"{W}/one", want=404)
+    session.delete(f"{W}/one", want=404)
 
 
 @case("P0")
-def server_fills_metadata(talk: Talk) -> None:
+def server_fills_metadata(session: ApiSession) -> None:
     """What a client says about uid, times and versions is not believed."""
     location = {"uid": "11111111-1111-1111-1111-111111111111", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 9, "selfLink": "/x",
             "deletionTimestamp": "2001-01-01T00:00:00Z", "deletionGracePeriodSeconds": 5}  # fmt: skip
     for path, body in ((W, widget(metadata=location)), ("~configmaps", config_map(**location))):
-        made = talk.post(path, body)
+        made = session.post(path, body)
         assert made["metadata"]["uid"] != location["uid"]
         assert not made["metadata"]["creationTimestamp"].startswith("2001")
         assert "deletionTimestamp" not in made["metadata"]
 
 
 @case("P0")
-def generate_name(talk: Talk) -> None:
+def generate_name(session: ApiSession) -> None:
     for path, body in ((W, widget()), ("~configmaps", config_map())):
         body["metadata"] = {"generateName": "made-"}
-        names = {talk.post(path, body)["metadata"]["name"] for _ in range(2)}
+        names = {session.post(path, body)["metadata"]["name"] for _ in range(2)}
         assert len(names) == 2
         assert all(len(name) == len("made-") + 5 for name in names)
 
 
 @case("P1")
-def generate_name_too_long_is_cut(talk: Talk) -> None:
+def generate_name_too_long_is_cut(session: ApiSession) -> None:
     body = config_map()
     body["metadata"] = {"generateName": "x" * 70}
-    made = talk.post("~configmaps", body, note=False)
-    talk.note("length", len(made["metadata"]["name"]))
+    made = session.post("~configmaps", body, note=False)
+    session.note("length", len(made["metadata"]["name"]))
 
 
 def refused_create(
-    talk: Talk,
+    session: ApiSession,
     path: str,
     body: Any,
     code: int,
     query: dict[str, Any] | None = None,
     kind: str | None = "application/json",
 ) -> None:
-    reported = talk.post(path, body, want=code, kind=kind, **(query or {}))
+    reported = session.post(path, body, want=code, kind=kind, **(query or {}))
     assert reported["kind"] == "Status"
     assert reported["status"] == "Failure"
     assert reported["code"] == code
@@ -132,42 +132,42 @@ rows(
 
 
 @case("P0")
-def create_again_is_refused(talk: Talk) -> None:
+def create_again_is_refused(session: ApiSession) -> None:
     for path, body in (("~configmaps", config_map()), (W, widget())):
-        talk.post(path, body)
-        assert talk.post(path, body, want=409).reason == "AlreadyExists"
-    talk.post("/api/v1/namespaces", {"metadata": {"name": talk.ns}}, want=409)
+        session.post(path, body)
+        assert session.post(path, body, want=409).reason == "AlreadyExists"
+    session.post("/api/v1/namespaces", {"metadata": {"name": session.ns}}, want=409)
 
 
 @case("P1")
-def create_with_a_resource_version(talk: Talk) -> None:
-    talk.post("~configmaps", config_map(resourceVersion="5"), want=500)
-    talk.post(W, widget(metadata={"resourceVersion": "5"}), want=500)
+def create_with_a_resource_version(session: ApiSession) -> None:
+    session.post("~configmaps", config_map(resourceVersion="5"), want=500)
+    session.post(W, widget(metadata={"resourceVersion": "5"}), want=500)
 
 
 @case("P1")
-def create_fills_kind_of_built_ins(talk: Talk) -> None:
+def create_fills_kind_of_built_ins(session: ApiSession) -> None:
     """The Python client sends neither kind nor apiVersion, nor a Content-Type."""
-    made = talk.post("~configmaps", json.dumps({"metadata": {"name": "one"}, "data": {"a": "b"}}), kind=None)
+    made = session.post("~configmaps", json.dumps({"metadata": {"name": "one"}, "data": {"a": "b"}}), kind=None)
     assert made["kind"] == "ConfigMap"
 
 
 @case("P1")
-def create_from_yaml(talk: Talk) -> None:
+def create_from_yaml(session: ApiSession) -> None:
     text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: one\ndata:\n  day: '2020-01-01'\n  on: 'yes'\n"
-    talk.post("~configmaps", text, kind="application/yaml")
+    session.post("~configmaps", text, kind="application/yaml")
     free = f"apiVersion: {GROUP}/v1\nkind: Loose\nmetadata: {{name: two}}\nspec: {{day: 2020-01-01, sure: yes, off: 0x10, list: [1, 2.5, null]}}\n"
-    talk.post(L, free, kind="application/yaml")
+    session.post(L, free, kind="application/yaml")
 
 
 @case("P1")
-def too_large_a_body(talk: Talk) -> None:
-    reported = talk.post("~configmaps", config_map(data={"k": "x" * (4 << 20)}), want=413)
-    talk.note("reason", reported.reason)
+def too_large_a_body(session: ApiSession) -> None:
+    reported = session.post("~configmaps", config_map(data={"k": "x" * (4 << 20)}), want=413)
+    session.note("reason", reported.reason)
 
 
 @case("P1")
-def numbers_keep_their_form(talk: Talk) -> None:
+def numbers_keep_their_form(session: ApiSession) -> None:
     """Integers up to 64 bits stay what they are; fractions too; text of any script."""
     body = loose(
         spec={
@@ -179,46 +179,46 @@ def numbers_keep_their_form(talk: Talk) -> None:
             "none": None,
         }
     )
-    made = talk.post(L, body)
+    made = session.post(L, body)
     assert made["spec"]["big"] == 9007199254740993
-    talk.get(f"{L}/one")
+    session.get(f"{L}/one")
 
 
 # ---- update
 
 
 @case("P0")
-def stale_update_is_refused(talk: Talk) -> None:
+def stale_update_is_refused(session: ApiSession) -> None:
     for path, body, change in (
         ("~configmaps", config_map(), {"data": {"k": "w"}}),
         (W, widget(), {"spec": {"size": 5}}),
     ):
-        first = talk.post(path, body)
-        talk.put(f"{path}/one", first.body | change)
-        reported = talk.put(f"{path}/one", first.body | {"data": {"k": "x"}}, want=409)
+        first = session.post(path, body)
+        session.put(f"{path}/one", first.body | change)
+        reported = session.put(f"{path}/one", first.body | {"data": {"k": "x"}}, want=409)
         assert reported.reason == "Conflict"
         assert "the object has been modified" in reported.message
 
 
 @case("P0")
-def update_without_resource_version(talk: Talk) -> None:
-    talk.post("~configmaps", config_map())
-    talk.put("~configmaps/one", config_map(data={"k": "other"}))
-    talk.post(W, widget())
-    reported = talk.put(f"{W}/one", widget(), want=422)
+def update_without_resource_version(session: ApiSession) -> None:
+    session.post("~configmaps", config_map())
+    session.put("~configmaps/one", config_map(data={"k": "other"}))
+    session.post(W, widget())
+    reported = session.put(f"{W}/one", widget(), want=422)
     assert "must be specified for an update" in reported.message
 
 
-def refused_update(talk: Talk, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
-    made = talk.post(path, body)
+def refused_update(session: ApiSession, path: str, body: dict[str, Any], change: dict[str, Any], code: int) -> None:
+    made = session.post(path, body)
     name = made["metadata"]["name"]
     sent = dict(made.body) | {key: value for key, value in change.items() if key != "metadata"}
     sent["metadata"] = made["metadata"] | change.get("metadata", {})
     if "deployments" in path:  # controllers write too
         sent["metadata"].pop("resourceVersion")
-    talk.put(f"{path}/{name}", sent, want=code)
-    reported = talk.get(f"{path}/{name}", note="deployments" not in path)
-    talk.note("kept", reported.body.get("spec"))
+    session.put(f"{path}/{name}", sent, want=code)
+    reported = session.get(f"{path}/{name}", note="deployments" not in path)
+    session.note("kept", reported.body.get("spec"))
 
 
 rows(
@@ -262,25 +262,25 @@ rows(
 
 
 @case("P0")
-def update_of_nothing(talk: Talk) -> None:
-    talk.put("~configmaps/one", config_map(), want=404)
-    talk.put(f"{W}/one", widget(), want=404)
-    talk.patch("~configmaps/one", {}, want=404)
-    talk.patch(f"{W}/one", {}, want=404)
+def update_of_nothing(session: ApiSession) -> None:
+    session.put("~configmaps/one", config_map(), want=404)
+    session.put(f"{W}/one", widget(), want=404)
+    session.patch("~configmaps/one", {}, want=404)
+    session.patch(f"{W}/one", {}, want=404)
 
 
 @case("P0")
-def write_without_change_keeps_the_version(talk: Talk) -> None:
+def write_without_change_keeps_the_version(session: ApiSession) -> None:
     for path, body in (("~configmaps", config_map()), (W, widget())):
-        made = talk.post(path, body)
-        assert talk.put(f"{path}/one", made.body).rv == made.rv
-        assert talk.patch(f"{path}/one", {}).rv == made.rv
-        assert talk.patch(f"{path}/one", {"metadata": {"labels": {}}}).rv == made.rv
+        made = session.post(path, body)
+        assert session.put(f"{path}/one", made.body).rv == made.rv
+        assert session.patch(f"{path}/one", {}).rv == made.rv
+        assert session.patch(f"{path}/one", {"metadata": {"labels": {}}}).rv == made.rv
 
 
 @case("P0")
-def generation_counts_specs(talk: Talk) -> None:
-    talk.post(W, widget(metadata={"finalizers": ["conformance.test/hold"]}))
+def generation_counts_specs(session: ApiSession) -> None:
+    session.post(W, widget(metadata={"finalizers": ["conformance.test/hold"]}))
     seen = []
     for path, change in (
         ("", {"metadata": {"labels": {"a": "b"}}}),
@@ -288,26 +288,28 @@ def generation_counts_specs(talk: Talk) -> None:
         ("/status", {"status": {"x": 1}}),
         ("", {"status": {"x": 2}}),
     ):
-        seen.append(talk.patch(f"{W}/one{path}", change)["metadata"]["generation"])
-    seen.append(talk.delete(f"{W}/one")["metadata"]["generation"])
+        seen.append(session.patch(f"{W}/one{path}", change)["metadata"]["generation"])
+    seen.append(session.delete(f"{W}/one")["metadata"]["generation"])
     assert seen == [1, 2, 2, 2, 3]
-    talk.patch(f"{W}/one", {"metadata": {"finalizers": None}})
+    session.patch(f"{W}/one", {"metadata": {"finalizers": None}})
 
 
 @case("P1")
-def generation_without_a_status_subresource(talk: Talk) -> None:
-    talk.post(L, loose(spec={"a": 1}))
-    assert talk.patch(f"{L}/one", {"status": {"x": 1}})["metadata"]["generation"] == 2
-    assert talk.patch(f"{L}/one", {"metadata": {"labels": {"a": "b"}}})["metadata"]["generation"] == 2
-    assert talk.patch(f"{L}/one", {"top": 1})["metadata"]["generation"] == 3
+def generation_without_a_status_subresource(session: ApiSession) -> None:
+    session.post(L, loose(spec={"a": 1}))
+    assert session.patch(f"{L}/one", {"status": {"x": 1}})["metadata"]["generation"] == 2
+    assert session.patch(f"{L}/one", {"metadata": {"labels": {"a": "b"}}})["metadata"]["generation"] == 2
+    assert session.patch(f"{L}/one", {"top": 1})["metadata"]["generation"] == 3
 
 
 @case("P1")
-def generation_of_built_ins(talk: Talk) -> None:
-    assert talk.post("~apps/v1/deployments", deployment(paused=True))["metadata"]["generation"] == 1
-    assert talk.patch("~apps/v1/deployments/one", {"spec": {"replicas": 1}}, note=False)["metadata"]["generation"] == 2
+def generation_of_built_ins(session: ApiSession) -> None:
+    assert session.post("~apps/v1/deployments", deployment(paused=True))["metadata"]["generation"] == 1
     assert (
-        talk.patch("~apps/v1/deployments/one", {"metadata": {"labels": {"a": "b"}}}, note=False)["metadata"][
+        session.patch("~apps/v1/deployments/one", {"spec": {"replicas": 1}}, note=False)["metadata"]["generation"] == 2
+    )
+    assert (
+        session.patch("~apps/v1/deployments/one", {"metadata": {"labels": {"a": "b"}}}, note=False)["metadata"][
             "generation"
         ]
         == 2
@@ -315,46 +317,46 @@ def generation_of_built_ins(talk: Talk) -> None:
 
 
 @case("P0")
-def status_is_apart(talk: Talk) -> None:
+def status_is_apart(session: ApiSession) -> None:
     """The main resource leaves status alone, /status leaves the rest alone."""
-    made = talk.post(W, widget(status={"phase": "Lie"}))
+    made = session.post(W, widget(status={"phase": "Lie"}))
     assert "status" not in made.body
-    reported = talk.patch(
+    reported = session.patch(
         f"{W}/one/status", {"status": {"phase": "Good"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
     )
     assert reported["status"] == {"phase": "Good"}
     assert reported["spec"]["size"] == 3
     assert "labels" not in reported["metadata"]
-    reported = talk.patch(f"{W}/one", {"status": {"phase": "Bad"}})
+    reported = session.patch(f"{W}/one", {"status": {"phase": "Bad"}})
     assert reported["status"] == {"phase": "Good"}
-    reported = talk.put(f"{W}/one/status", reported.body | {"status": {"phase": "New"}})
+    reported = session.put(f"{W}/one/status", reported.body | {"status": {"phase": "New"}})
     assert reported["status"] == {"phase": "New"}
-    talk.get(f"{W}/one/status")
+    session.get(f"{W}/one/status")
 
 
 @case("P1")
-def dry_run_stores_nothing(talk: Talk) -> None:
-    talk.post("~configmaps", config_map(), dryRun="All")
-    talk.get("~configmaps/one", want=404)
-    first = talk.post("~configmaps", config_map())
-    talk.patch("~configmaps/one", {"data": {"k": "w"}}, dryRun="All")
-    talk.put("~configmaps/one", config_map(data={"a": "b"}), dryRun="All")
-    talk.delete("~configmaps/one", dryRun="All")
-    talk.delete("~configmaps/one", {"dryRun": ["All"]})
-    assert talk.get("~configmaps/one").rv == first.rv
-    talk.post("~configmaps", config_map(), dryRun="All", want=409)
-    talk.post(W, widget(spec={"size": 1000}), dryRun="All", want=422)
-    talk.delete("~configmaps", dryRun="All", fieldSelector="metadata.name=one")
-    talk.get("~configmaps/one")
+def dry_run_stores_nothing(session: ApiSession) -> None:
+    session.post("~configmaps", config_map(), dryRun="All")
+    session.get("~configmaps/one", want=404)
+    first = session.post("~configmaps", config_map())
+    session.patch("~configmaps/one", {"data": {"k": "w"}}, dryRun="All")
+    session.put("~configmaps/one", config_map(data={"a": "b"}), dryRun="All")
+    session.delete("~configmaps/one", dryRun="All")
+    session.delete("~configmaps/one", {"dryRun": ["All"]})
+    assert session.get("~configmaps/one").rv == first.rv
+    session.post("~configmaps", config_map(), dryRun="All", want=409)
+    session.post(W, widget(spec={"size": 1000}), dryRun="All", want=422)
+    session.delete("~configmaps", dryRun="All", fieldSelector="metadata.name=one")
+    session.get("~configmaps/one")
 
 
 # ---- field validation
 
 
-def unknown_fields(talk: Talk, path: str, body: Any, mode: str, code: int) -> None:
+def unknown_fields(session: ApiSession, path: str, body: Any, mode: str, code: int) -> None:
     query = {"fieldValidation": mode} if mode else {}
-    reported = talk.post(path, body, want=code, **query)
-    talk.note("warnings", reported.warnings)
+    reported = session.post(path, body, want=code, **query)
+    session.note("warnings", reported.warnings)
 
 
 DUPLICATE_CR = json.dumps(widget()).replace('"size": 3', '"size": 3, "size": 4')
@@ -385,15 +387,15 @@ rows(
 
 
 @case("P1", "FieldValidation should detect unknown fields on update and patch too")
-def field_validation_on_writes(talk: Talk) -> None:
-    made = talk.post(W, widget())
+def field_validation_on_writes(session: ApiSession) -> None:
+    made = session.post(W, widget())
     for mode in ("Strict", "Warn", "Ignore"):
         want = 400 if mode == "Strict" else 200
-        talk.put(
+        session.put(
             f"{W}/one", made.body | {"spec": {"size": 3, "color": "red", "odd": 1}}, want=want, fieldValidation=mode
         )
-        talk.patch(f"{W}/one", {"spec": {"odd": 1}}, want=422 if mode == "Strict" else 200, fieldValidation=mode)
-        talk.apply(f"{W}/two", widget("two", spec={"odd": 1}), want=None, fieldValidation=mode)
+        session.patch(f"{W}/one", {"spec": {"odd": 1}}, want=422 if mode == "Strict" else 200, fieldValidation=mode)
+        session.apply(f"{W}/two", widget("two", spec={"odd": 1}), want=None, fieldValidation=mode)
 
 
 # ---- kinds with rules of their own
@@ -443,10 +445,10 @@ REFUSED_KINDS: list[tuple[Any, ...]] = [
 rows("P1", "objects", "invalid", REFUSED_KINDS, refused_create)
 
 
-def defaulted(talk: Talk, path: str, body: dict[str, Any]) -> None:
+def defaulted(session: ApiSession, path: str, body: dict[str, Any]) -> None:
     """The object as it comes back from its creation, without status (controllers are quick)."""
-    made = talk.post(path, body, note=False)
-    talk.note("spec", {key: value for key, value in made.body.items() if key != "status"})
+    made = session.post(path, body, note=False)
+    session.note("spec", {key: value for key, value in made.body.items() if key != "status"})
 
 
 SOUND: list[tuple[Any, ...]] = [
@@ -477,79 +479,79 @@ SOUND: list[tuple[Any, ...]] = [
 ]  # fmt: skip
 
 
-def sound(talk: Talk, path: str, body: dict[str, Any]) -> None:
+def sound(session: ApiSession, path: str, body: dict[str, Any]) -> None:
     if "pods" in path:
-        talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    defaulted(talk, path, body)
+        session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    defaulted(session, path, body)
 
 
 rows("P1", "objects", "defaults of a", SOUND, sound)
 
 
 @case("P1", "Secrets should patch a secret")
-def secret_string_data(talk: Talk) -> None:
-    made = talk.post("~secrets", secret(stringData={"a": "b"}))
+def secret_string_data(session: ApiSession) -> None:
+    made = session.post("~secrets", secret(stringData={"a": "b"}))
     assert made["data"] == {"a": "Yg=="}
     assert made["type"] == "Opaque"
-    talk.patch("~secrets/one", {"stringData": {"a": "c"}}, kind=MERGE)
+    session.patch("~secrets/one", {"stringData": {"a": "c"}}, kind=MERGE)
 
 
 @case("P1", "Pods should run through the lifecycle of Pods and PodStatus")
-def pod_spec_is_immutable(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    talk.post("~pods", pod())
-    talk.patch("~pods/one", {"spec": {"containers": [{"name": "main", "image": "other:2"}]}})
-    talk.patch("~pods/one", {"spec": {"activeDeadlineSeconds": 5}})
-    talk.patch("~pods/one", {"spec": {"nodeName": "somewhere"}}, want=422)
-    talk.patch("~pods/one", {"spec": {"restartPolicy": "Never"}}, want=422)
+def pod_spec_is_immutable(session: ApiSession) -> None:
+    session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    session.post("~pods", pod())
+    session.patch("~pods/one", {"spec": {"containers": [{"name": "main", "image": "other:2"}]}})
+    session.patch("~pods/one", {"spec": {"activeDeadlineSeconds": 5}})
+    session.patch("~pods/one", {"spec": {"nodeName": "somewhere"}}, want=422)
+    session.patch("~pods/one", {"spec": {"restartPolicy": "Never"}}, want=422)
 
 
 @case("P1", "Pods should patch a pod status")
-def pod_status(talk: Talk) -> None:
-    talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    talk.post("~pods", pod())
-    talk.patch(
+def pod_status(session: ApiSession) -> None:
+    session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    session.post("~pods", pod())
+    session.patch(
         "~pods/one/status", {"status": {"message": "patched", "phase": "Running"}, "metadata": {"labels": {"a": "b"}}}
     )
-    talk.get("~pods/one/status")
-    talk.patch("~pods/one", {"status": {"message": "ignored"}})
+    session.get("~pods/one/status")
+    session.patch("~pods/one", {"status": {"message": "ignored"}})
 
 
 @case("P1", "Node Lifecycle should run through the lifecycle of a node")
-def node_life(talk: Talk) -> None:
+def node_life(session: ApiSession) -> None:
     name = "conformance-life"
-    talk.post("/api/v1/nodes", {"metadata": {"name": name}})
-    talk.patch(
+    session.post("/api/v1/nodes", {"metadata": {"name": name}})
+    session.patch(
         f"/api/v1/nodes/{name}/status",
         {"status": {"capacity": {"cpu": "4000m", "huawei.com/Ascend910": "8"}}},
         note=False,
     )
-    reported = talk.get(f"/api/v1/nodes/{name}", note=False)
-    talk.note("capacity", reported["status"]["capacity"])
-    talk.delete(f"/api/v1/nodes/{name}")
-    talk.until_gone(f"/api/v1/nodes/{name}")
+    reported = session.get(f"/api/v1/nodes/{name}", note=False)
+    session.note("capacity", reported["status"]["capacity"])
+    session.delete(f"/api/v1/nodes/{name}")
+    session.until_gone(f"/api/v1/nodes/{name}")
 
 
 @case("P1", "ServiceAccounts should run through the lifecycle of a ServiceAccount")
-def service_account_life(talk: Talk) -> None:
-    talk.post("~serviceaccounts", {"metadata": {"name": "x"}, "automountServiceAccountToken": False})
-    talk.patch("~serviceaccounts/x", {"metadata": {"labels": {"a": "b"}}})
-    talk.get("~serviceaccounts", labelSelector="a=b")
-    reported = talk.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 1000}}, note=False)
-    talk.note("kind", [reported["kind"], reported["spec"]["expirationSeconds"]])
-    me = talk.post(
+def service_account_life(session: ApiSession) -> None:
+    session.post("~serviceaccounts", {"metadata": {"name": "x"}, "automountServiceAccountToken": False})
+    session.patch("~serviceaccounts/x", {"metadata": {"labels": {"a": "b"}}})
+    session.get("~serviceaccounts", labelSelector="a=b")
+    reported = session.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 1000}}, note=False)
+    session.note("kind", [reported["kind"], reported["spec"]["expirationSeconds"]])
+    me = session.post(
         "/apis/authentication.k8s.io/v1/selfsubjectreviews", {}, token=reported["status"]["token"], note=False
     )
-    talk.note("who", [me["status"]["userInfo"]["username"], me["status"]["userInfo"]["groups"]])
-    talk.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 10}}, want=422)
-    talk.post("~serviceaccounts/none/token", {}, want=404)
-    talk.delete("~serviceaccounts/x")
+    session.note("who", [me["status"]["userInfo"]["username"], me["status"]["userInfo"]["groups"]])
+    session.post("~serviceaccounts/x/token", {"spec": {"expirationSeconds": 10}}, want=422)
+    session.post("~serviceaccounts/none/token", {}, want=404)
+    session.delete("~serviceaccounts/x")
 
 
 @case("P1", "Lease lease API should be available")
-def lease_life(talk: Talk) -> None:
+def lease_life(session: ApiSession) -> None:
     path = "~coordination.k8s.io/v1/leases"
-    made = talk.post(
+    made = session.post(
         path,
         {
             "metadata": {"name": "x"},
@@ -557,17 +559,17 @@ def lease_life(talk: Talk) -> None:
         },
     )
     made.body["spec"]["holderIdentity"] = "b"
-    talk.put(f"{path}/x", made.body)
+    session.put(f"{path}/x", made.body)
     made.body["spec"]["holderIdentity"] = "c"
-    talk.put(f"{path}/x", made.body, want=409)
-    talk.patch(f"{path}/x", {"spec": {"leaseTransitions": 2, "renewTime": "2020-01-01T00:00:01.500000Z"}})
-    talk.delete(f"{path}/x")
+    session.put(f"{path}/x", made.body, want=409)
+    session.patch(f"{path}/x", {"spec": {"leaseTransitions": 2, "renewTime": "2020-01-01T00:00:01.500000Z"}})
+    session.delete(f"{path}/x")
 
 
 @case("P1", "Events API should ensure that an event can be fetched, patched, deleted, and listed")
-def events_in_both_groups(talk: Talk) -> None:
-    involved = {"kind": "Pod", "namespace": talk.ns, "name": "p"}
-    talk.post(
+def events_in_both_groups(session: ApiSession) -> None:
+    involved = {"kind": "Pod", "namespace": session.ns, "name": "p"}
+    session.post(
         "~events",
         {
             "metadata": {"name": "x"},
@@ -580,8 +582,8 @@ def events_in_both_groups(talk: Talk) -> None:
             "firstTimestamp": "2020-01-01T00:00:00Z",
         },
     )
-    talk.get("~events.k8s.io/v1/events/x")
-    talk.post(
+    session.get("~events.k8s.io/v1/events/x")
+    session.post(
         "~events.k8s.io/v1/events",
         {
             "metadata": {"name": "y"},
@@ -595,27 +597,31 @@ def events_in_both_groups(talk: Talk) -> None:
             "eventTime": "2020-01-01T00:00:00.000001Z",
         },
     )
-    talk.get("~events/y")
-    talk.patch("~events/x", {"message": "other"})
-    talk.get("~events", fieldSelector="involvedObject.name=p,type=Warning")
-    talk.get("~events.k8s.io/v1/events", fieldSelector="regarding.name=p,reason=Why")
-    talk.delete("~events.k8s.io/v1/events/x")
-    talk.post("~events", {"metadata": {"name": "z"}, "involvedObject": involved | {"namespace": "elsewhere"}}, want=422)
-    talk.post("~events.k8s.io/v1/events", {"metadata": {"name": "z"}, "regarding": involved, "reason": "r"}, want=422)
+    session.get("~events/y")
+    session.patch("~events/x", {"message": "other"})
+    session.get("~events", fieldSelector="involvedObject.name=p,type=Warning")
+    session.get("~events.k8s.io/v1/events", fieldSelector="regarding.name=p,reason=Why")
+    session.delete("~events.k8s.io/v1/events/x")
+    session.post(
+        "~events", {"metadata": {"name": "z"}, "involvedObject": involved | {"namespace": "elsewhere"}}, want=422
+    )
+    session.post(
+        "~events.k8s.io/v1/events", {"metadata": {"name": "z"}, "regarding": involved, "reason": "r"}, want=422
+    )
 
 
 @case("P1", "Discovery of a cluster-scoped custom resource")
-def cluster_scoped_custom_resource(talk: Talk) -> None:
+def cluster_scoped_custom_resource(session: ApiSession) -> None:
     body = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Gadget",
         "metadata": {"name": "conformance-gadget"},
         "spec": {"a": "b"},
     }
-    talk.post(G, body)
+    session.post(G, body)
     older = f"/apis/{GROUP}/v1beta1/gadgets"
-    reported = talk.get(f"{older}/conformance-gadget")
+    reported = session.get(f"{older}/conformance-gadget")
     assert reported["apiVersion"] == f"{GROUP}/v1beta1"
-    talk.patch(f"{older}/conformance-gadget", {"spec": {"a": "c"}})
-    talk.post(G, body | {"metadata": {"name": "conformance-gadget", "namespace": "default"}}, want=409)
-    talk.delete(f"{G}/conformance-gadget")
+    session.patch(f"{older}/conformance-gadget", {"spec": {"a": "c"}})
+    session.post(G, body | {"metadata": {"name": "conformance-gadget", "namespace": "default"}}, want=409)
+    session.delete(f"{G}/conformance-gadget")

@@ -2,16 +2,16 @@
 
 from typing import Any
 
+from tests.conformance.api_session import APPLY, JSON_PATCH, MERGE, STRATEGIC, ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import APPLY, JSON_PATCH, MERGE, STRATEGIC, Talk
 from tests.conformance.things import GROUP, L, W, config_map, deployment, loose, pod_spec, widget
 
 
-def patched(talk: Talk, path: str, body: dict[str, Any], patch: Any, kind: str, code: int = 200) -> None:
-    made = talk.post(path, body, note=False)
+def patched(session: ApiSession, path: str, body: dict[str, Any], patch: Any, kind: str, code: int = 200) -> None:
+    made = session.post(path, body, note=False)
     name = made["metadata"]["name"]
-    talk.patch(f"{path}/{name}", patch, kind=kind, want=code)
-    talk.get(f"{path}/{name}")
+    session.patch(f"{path}/{name}", patch, kind=kind, want=code)
+    session.get(f"{path}/{name}")
 
 
 FULL = widget(
@@ -121,10 +121,10 @@ def of_template(**spec: Any) -> dict[str, Any]:
     return {"spec": {"template": {"spec": spec}}}
 
 
-def strategic(talk: Talk, patch: Any, code: int = 200) -> None:
-    talk.post("~apps/v1/deployments", TWO, note=False)
-    reported = talk.patch("~apps/v1/deployments/one", patch, kind=STRATEGIC, want=code, note=False)
-    talk.note("result", reported["spec"]["template"]["spec"] if code == 200 else reported.body)
+def strategic(session: ApiSession, patch: Any, code: int = 200) -> None:
+    session.post("~apps/v1/deployments", TWO, note=False)
+    reported = session.patch("~apps/v1/deployments/one", patch, kind=STRATEGIC, want=code, note=False)
+    session.note("result", reported["spec"]["template"]["spec"] if code == 200 else reported.body)
 
 
 rows(
@@ -159,21 +159,23 @@ rows(
 
 
 @case("P0")
-def strategic_patch_of_a_custom_resource_is_refused(talk: Talk) -> None:
-    talk.post(W, widget())
-    talk.patch(f"{W}/one", {"spec": {"size": 4}}, kind=STRATEGIC, want=415)
-    talk.patch(f"{W}/one", {"spec": {"size": 4}}, kind="application/json", want=415)
-    talk.patch(f"{W}/one", {"spec": {"size": 4}}, kind=None, want=415)
-    talk.post("~configmaps", config_map())
-    talk.patch("~configmaps/one", {"data": {}}, kind="application/json", want=415)
+def strategic_patch_of_a_custom_resource_is_refused(session: ApiSession) -> None:
+    session.post(W, widget())
+    session.patch(f"{W}/one", {"spec": {"size": 4}}, kind=STRATEGIC, want=415)
+    session.patch(f"{W}/one", {"spec": {"size": 4}}, kind="application/json", want=415)
+    session.patch(f"{W}/one", {"spec": {"size": 4}}, kind=None, want=415)
+    session.post("~configmaps", config_map())
+    session.patch("~configmaps/one", {"data": {}}, kind="application/json", want=415)
 
 
 @case("P1")
-def strategic_finalizers_and_primitive_lists(talk: Talk) -> None:
-    talk.post("~configmaps", config_map(finalizers=["a.test/x", "a.test/y"]))
-    talk.patch("~configmaps/one", {"metadata": {"finalizers": ["a.test/z"]}}, kind=STRATEGIC)
-    talk.patch("~configmaps/one", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.test/x"]}}, kind=STRATEGIC)
-    talk.patch(
+def strategic_finalizers_and_primitive_lists(session: ApiSession) -> None:
+    session.post("~configmaps", config_map(finalizers=["a.test/x", "a.test/y"]))
+    session.patch("~configmaps/one", {"metadata": {"finalizers": ["a.test/z"]}}, kind=STRATEGIC)
+    session.patch(
+        "~configmaps/one", {"metadata": {"$deleteFromPrimitiveList/finalizers": ["a.test/x"]}}, kind=STRATEGIC
+    )
+    session.patch(
         "~configmaps/one", {"metadata": {"$setElementOrder/finalizers": ["a.test/z", "a.test/y"]}}, kind=STRATEGIC
     )
 
@@ -182,36 +184,36 @@ def strategic_finalizers_and_primitive_lists(talk: Talk) -> None:
 
 
 @case("P1", "ServerSideApply should create an applied object if it does not already exist")
-def apply_creates(talk: Talk) -> None:
-    made = talk.apply(
+def apply_creates(session: ApiSession) -> None:
+    made = session.apply(
         f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}], "tags": ["x"], "labels": {"l": "m"}}), want=201
     )
     assert made["metadata"]["managedFields"][0]["operation"] == "Apply"
-    again = talk.apply(
+    again = session.apply(
         f"{W}/one", widget(spec={"ports": [{"name": "a", "port": 1}], "tags": ["x"], "labels": {"l": "m"}})
     )
     assert again.rv == made.rv
-    talk.apply("~configmaps/one", config_map(), want=201)
-    talk.apply("~apps/v1/deployments/one", deployment(paused=True), want=201)
+    session.apply("~configmaps/one", config_map(), want=201)
+    session.apply("~apps/v1/deployments/one", deployment(paused=True), want=201)
 
 
 @case("P1", "ServerSideApply should work for subresources")
-def apply_to_status(talk: Talk) -> None:
-    talk.apply(f"{W}/one", widget(), want=201)
+def apply_to_status(session: ApiSession) -> None:
+    session.apply(f"{W}/one", widget(), want=201)
     body = {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Widget",
         "metadata": {"name": "one"},
         "status": {"phase": "Good", "list": [{"a": 1}]},
     }
-    talk.apply(f"{W}/one/status", body, "controller")
-    talk.apply(f"{W}/one", widget(spec={"size": 5}) | {"status": {"phase": "Bad"}})
-    talk.apply(f"{W}/none/status", body | {"metadata": {"name": "none"}}, "controller", want=404)
+    session.apply(f"{W}/one/status", body, "controller")
+    session.apply(f"{W}/one", widget(spec={"size": 5}) | {"status": {"phase": "Bad"}})
+    session.apply(f"{W}/none/status", body | {"metadata": {"name": "none"}}, "controller", want=404)
 
 
 @case("P1", "ServerSideApply should remove a field if it is owned but removed in the apply request")
-def apply_removes_what_it_owned(talk: Talk) -> None:
-    talk.apply(
+def apply_removes_what_it_owned(session: ApiSession) -> None:
+    session.apply(
         f"{W}/one",
         widget(
             spec={
@@ -223,7 +225,7 @@ def apply_removes_what_it_owned(talk: Talk) -> None:
         ),
         want=201,
     )
-    reported = talk.apply(
+    reported = session.apply(
         f"{W}/one", widget(spec={"labels": {"a": "b"}, "ports": [{"name": "b", "port": 2}], "tags": ["y"]})
     )
     assert "note" not in reported["spec"]
@@ -236,39 +238,39 @@ def apply_removes_what_it_owned(talk: Talk) -> None:
     "P1",
     "ServerSideApply should not remove a field if an owner unsets the field but other managers still have ownership of the field",
 )
-def apply_leaves_what_others_own(talk: Talk) -> None:
-    talk.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["x", "y"]}), want=201)
-    talk.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["y", "z"]}), "two")
-    reported = talk.apply(f"{W}/one", widget())
+def apply_leaves_what_others_own(session: ApiSession) -> None:
+    session.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["x", "y"]}), want=201)
+    session.apply(f"{W}/one", widget(spec={"note": "n", "tags": ["y", "z"]}), "two")
+    reported = session.apply(f"{W}/one", widget())
     assert reported["spec"]["note"] == "n"
     assert reported["spec"]["tags"] == ["y", "z"]
-    reported = talk.apply(f"{W}/one", widget(), "two")
+    reported = session.apply(f"{W}/one", widget(), "two")
     assert "note" not in reported["spec"]
 
 
 @case("P1", "ServerSideApply should ignore conflict errors if force apply is used")
-def apply_conflicts(talk: Talk) -> None:
-    talk.apply(f"{W}/one", widget(spec={"note": "n"}), want=201)
-    reported = talk.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", want=409)
+def apply_conflicts(session: ApiSession) -> None:
+    session.apply(f"{W}/one", widget(spec={"note": "n"}), want=201)
+    reported = session.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", want=409)
     assert {cause["reason"] for cause in reported.causes} == {"FieldManagerConflict"}
-    reported = talk.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", force=True)
+    reported = session.apply(f"{W}/one", widget(spec={"size": 4, "note": "m"}), "two", force=True)
     assert reported["spec"]["size"] == 4
-    talk.apply(f"{W}/one", widget(spec={"size": 3}), want=409)
+    session.apply(f"{W}/one", widget(spec={"size": 3}), want=409)
 
 
 @case("P1", "ServerSideApply should give up ownership of a field if forced applied by a controller")
-def apply_conflicts_with_updates(talk: Talk) -> None:
-    talk.apply(f"{W}/one", widget(), want=201)
-    talk.patch(f"{W}/one", {"spec": {"size": 9, "note": "hand"}}, fieldManager="hand")
-    talk.apply(f"{W}/one", widget(), want=409)
-    talk.apply(f"{W}/one", widget(spec={"size": 9}))
-    talk.apply(f"{W}/one", widget(spec={"size": 3}), force=True)
-    talk.put(f"{W}/one", talk.get(f"{W}/one", note=False).body | {"spec": {"size": 5}}, fieldManager="put")
-    talk.get(f"{W}/one")
+def apply_conflicts_with_updates(session: ApiSession) -> None:
+    session.apply(f"{W}/one", widget(), want=201)
+    session.patch(f"{W}/one", {"spec": {"size": 9, "note": "hand"}}, fieldManager="hand")
+    session.apply(f"{W}/one", widget(), want=409)
+    session.apply(f"{W}/one", widget(spec={"size": 9}))
+    session.apply(f"{W}/one", widget(spec={"size": 3}), force=True)
+    session.put(f"{W}/one", session.get(f"{W}/one", note=False).body | {"spec": {"size": 5}}, fieldManager="put")
+    session.get(f"{W}/one")
 
 
-def refused_apply(talk: Talk, path: str, body: Any, code: int, query: dict[str, Any]) -> None:
-    talk.patch(path, body, kind=APPLY, want=code, **query)
+def refused_apply(session: ApiSession, path: str, body: Any, code: int, query: dict[str, Any]) -> None:
+    session.patch(path, body, kind=APPLY, want=code, **query)
 
 
 M = {"fieldManager": "one"}
@@ -308,32 +310,32 @@ rows(
 
 
 @case("P1")
-def force_is_for_apply_only(talk: Talk) -> None:
-    talk.post(W, widget())
-    talk.patch(f"{W}/one", {"spec": {"size": 4}}, force=True, want=422)
+def force_is_for_apply_only(session: ApiSession) -> None:
+    session.post(W, widget())
+    session.patch(f"{W}/one", {"spec": {"size": 4}}, force=True, want=422)
 
 
 @case("P1")
-def managed_fields_of_writes(talk: Talk) -> None:
+def managed_fields_of_writes(session: ApiSession) -> None:
     """Update entries, one for each manager, version and subresource."""
-    made = talk.post(
+    made = session.post(
         W,
         widget(spec={"tags": ["a"], "ports": [{"name": "a", "port": 1}], "free": {"x": [1]}, "whole": {"k": "v"}}),
         fieldManager="creator",
     )
-    talk.patch(
+    session.patch(
         f"{W}/one",
         {"spec": {"size": 4, "tags": ["a", "b"]}, "metadata": {"labels": {"a": "b"}}},
         fieldManager="patcher",
     )
-    talk.patch(f"{W}/one/status", {"status": {"x": {"y": 1}}}, fieldManager="patcher")
-    talk.patch(f"{W}/one", {"spec": {"note": "n"}})
-    talk.put(
+    session.patch(f"{W}/one/status", {"status": {"x": {"y": 1}}}, fieldManager="patcher")
+    session.patch(f"{W}/one", {"spec": {"note": "n"}})
+    session.put(
         f"{W}/one",
-        made.body | {"metadata": {"name": "one", "resourceVersion": talk.get(f"{W}/one", note=False).rv}},
+        made.body | {"metadata": {"name": "one", "resourceVersion": session.get(f"{W}/one", note=False).rv}},
         fieldManager="putter",
     )
-    talk.patch(
+    session.patch(
         f"{W}/one",
         {
             "metadata": {
@@ -346,41 +348,41 @@ def managed_fields_of_writes(talk: Talk) -> None:
 
 
 @case("P1")
-def managed_fields_of_built_ins(talk: Talk) -> None:
-    talk.post("~configmaps", config_map(labels={"a": "b"}), fieldManager="creator")
-    talk.patch("~configmaps/one", {"data": {"x": "y"}}, kind=STRATEGIC, fieldManager="patcher")
-    talk.post(
+def managed_fields_of_built_ins(session: ApiSession) -> None:
+    session.post("~configmaps", config_map(labels={"a": "b"}), fieldManager="creator")
+    session.patch("~configmaps/one", {"data": {"x": "y"}}, kind=STRATEGIC, fieldManager="patcher")
+    session.post(
         "~services",
         {
             "metadata": {"name": "x"},
             "spec": {"clusterIP": "None", "ports": [{"port": 80, "name": "web"}], "selector": {"a": "b"}},
         },
     )
-    talk.post("~apps/v1/deployments", deployment(paused=True))
+    session.post("~apps/v1/deployments", deployment(paused=True))
 
 
 @case("P1")
-def managed_fields_can_be_reset(talk: Talk) -> None:
-    talk.post("~configmaps", config_map())
-    reported = talk.patch("~configmaps/one", {"metadata": {"managedFields": [{}]}})
+def managed_fields_can_be_reset(session: ApiSession) -> None:
+    session.post("~configmaps", config_map())
+    reported = session.patch("~configmaps/one", {"metadata": {"managedFields": [{}]}})
     assert "managedFields" not in reported["metadata"]
-    talk.patch("~configmaps/one", {"data": {"x": "y"}})
-    talk.patch("~configmaps/one", {"metadata": {"managedFields": []}})
+    session.patch("~configmaps/one", {"data": {"x": "y"}})
+    session.patch("~configmaps/one", {"metadata": {"managedFields": []}})
 
 
 @case("P1")
-def managed_fields_can_be_rewritten(talk: Talk) -> None:
+def managed_fields_can_be_rewritten(session: ApiSession) -> None:
     """kubectl migrates from client-side apply so."""
-    made = talk.post("~configmaps", config_map(), fieldManager="kubectl-client-side-apply")
+    made = session.post("~configmaps", config_map(), fieldManager="kubectl-client-side-apply")
     entry = dict(made["metadata"]["managedFields"][0], manager="kubectl", operation="Apply")
     patch = [
         {"op": "replace", "path": "/metadata/managedFields", "value": [entry]},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": made.rv},
     ]
-    reported = talk.patch("~configmaps/one", patch, kind=JSON_PATCH)
+    reported = session.patch("~configmaps/one", patch, kind=JSON_PATCH)
     assert reported["metadata"]["managedFields"][0]["operation"] == "Apply"
     assert (
-        talk.apply(
+        session.apply(
             "~configmaps/one", {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}}, "kubectl"
         ).body.get("data")
         is None
@@ -388,34 +390,34 @@ def managed_fields_can_be_rewritten(talk: Talk) -> None:
 
 
 @case("P1", "ServerSideApply should work for CRDs")
-def apply_in_yaml_and_free_form(talk: Talk) -> None:
+def apply_in_yaml_and_free_form(session: ApiSession) -> None:
     text = f"apiVersion: {GROUP}/v1\nkind: Loose\nmetadata:\n  name: one\n  finalizers: [a.test/x]\nspec:\n  list: [1, 2]\n  map: {{a: b}}\n  deep: [{{name: x}}]\n"
-    talk.patch(f"{L}/one", text, kind=APPLY, fieldManager="yaml", want=201)
-    talk.apply(f"{L}/one", loose(metadata={"finalizers": ["a.test/y"]}, spec={"map": {"c": "d"}}), "two")
-    talk.apply(f"{L}/one", loose(spec={"list": [3]}), "two", want=409)
+    session.patch(f"{L}/one", text, kind=APPLY, fieldManager="yaml", want=201)
+    session.apply(f"{L}/one", loose(metadata={"finalizers": ["a.test/y"]}, spec={"map": {"c": "d"}}), "two")
+    session.apply(f"{L}/one", loose(spec={"list": [3]}), "two", want=409)
 
 
 @case("P1")
-def apply_with_atomic_parts(talk: Talk) -> None:
-    talk.apply(f"{W}/one", widget(spec={"whole": {"a": "b"}, "plain": [1, 2]}), want=201)
-    talk.apply(f"{W}/one", widget(spec={"whole": {"c": "d"}}), "two", want=409)
-    talk.apply(f"{W}/one", widget(spec={"whole": {"c": "d"}, "plain": [3]}), "two", force=True)
+def apply_with_atomic_parts(session: ApiSession) -> None:
+    session.apply(f"{W}/one", widget(spec={"whole": {"a": "b"}, "plain": [1, 2]}), want=201)
+    session.apply(f"{W}/one", widget(spec={"whole": {"c": "d"}}), "two", want=409)
+    session.apply(f"{W}/one", widget(spec={"whole": {"c": "d"}, "plain": [3]}), "two", force=True)
 
 
 @case("P1")
-def apply_to_keyed_lists_of_built_ins(talk: Talk) -> None:
+def apply_to_keyed_lists_of_built_ins(session: ApiSession) -> None:
     path = "~apps/v1/deployments/one"
-    talk.apply(path, TWO, want=201)
+    session.apply(path, TWO, want=201)
     partly = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
         "metadata": {"name": "one"},
         "spec": {"template": {"spec": {"containers": [{"name": "a", "image": "i:9"}]}}},
     }
-    talk.apply(path, partly, "two", want=409)
-    reported = talk.apply(path, partly, "two", force=True, note=False)
+    session.apply(path, partly, "two", want=409)
+    reported = session.apply(path, partly, "two", force=True, note=False)
     assert [one["image"] for one in reported["spec"]["template"]["spec"]["containers"]] == ["i:9", "i:2"]
-    talk.note(
+    session.note(
         "managers",
         [
             [e["manager"], e["operation"]]

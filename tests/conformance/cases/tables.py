@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from tests.conformance.api_session import TABLE, ApiSession
 from tests.conformance.catalogue import case, rows
-from tests.conformance.talk import TABLE, Talk
 from tests.conformance.things import CRDS, GROUP, L, W, config_map, deployment, loose, pod, secret, widget
 
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io,application/json"
@@ -11,97 +11,99 @@ PARTIALS = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,app
 
 
 @case("P1")
-def table_of_custom_resources(talk: Talk) -> None:
-    talk.post(W, widget(), note=False)
-    talk.post(W, widget("two", spec={"color": "blue"}), note=False)
-    talk.patch(f"{W}/two/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, note=False)
-    reported = talk.get(W, accept=TABLE)
+def table_of_custom_resources(session: ApiSession) -> None:
+    session.post(W, widget(), note=False)
+    session.post(W, widget("two", spec={"color": "blue"}), note=False)
+    session.patch(f"{W}/two/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}, note=False)
+    reported = session.get(W, accept=TABLE)
     assert [column["name"] for column in reported["columnDefinitions"]] == ["Name", "Size", "Color", "Ready", "Age"]
     assert reported["rows"][0]["cells"][:4] == ["one", 3, "red", None]
     assert reported["rows"][1]["cells"][:4] == ["two", 3, "blue", "True"]
-    talk.get(f"{W}/one", accept=TABLE)
+    session.get(f"{W}/one", accept=TABLE)
 
 
 @case("P1")
-def table_with_objects(talk: Talk) -> None:
-    talk.post(W, widget(), note=False)
+def table_with_objects(session: ApiSession) -> None:
+    session.post(W, widget(), note=False)
     for include in ("None", "Metadata", "Object"):
-        talk.get(W, accept=TABLE, includeObject=include)
-    talk.get(W, accept=TABLE, includeObject="Everything", want=None)
+        session.get(W, accept=TABLE, includeObject=include)
+    session.get(W, accept=TABLE, includeObject="Everything", want=None)
 
 
 @case("P1")
-def table_without_columns(talk: Talk) -> None:
-    talk.post(L, loose(), note=False)
-    talk.get(L, accept=TABLE)
-    talk.get(f"~{GROUP}/v1/looses", accept=TABLE, limit=1)
+def table_without_columns(session: ApiSession) -> None:
+    session.post(L, loose(), note=False)
+    session.get(L, accept=TABLE)
+    session.get(f"~{GROUP}/v1/looses", accept=TABLE, limit=1)
 
 
 @case("P1")
-def table_in_the_older_form(talk: Talk) -> None:
-    talk.post(W, widget(), note=False)
-    reported = talk.get(W, accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
+def table_in_the_older_form(session: ApiSession) -> None:
+    session.post(W, widget(), note=False)
+    reported = session.get(W, accept="application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json")
     assert reported["apiVersion"] == "meta.k8s.io/v1beta1"
 
 
 @case("P1")
-def table_of_an_empty_list(talk: Talk) -> None:
-    reported = talk.get(W, accept=TABLE)
+def table_of_an_empty_list(session: ApiSession) -> None:
+    reported = session.get(W, accept=TABLE)
     assert reported["rows"] == []
 
 
 @case("P1")
-def unknown_forms(talk: Talk) -> None:
-    talk.post(W, widget(), note=False)
-    talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io", want=406)
-    talk.get(W, accept="text/plain", want=406)
+def unknown_forms(session: ApiSession) -> None:
+    session.post(W, widget(), note=False)
+    session.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io", want=406)
+    session.get(W, accept="text/plain", want=406)
     assert (
-        talk.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io,application/json")["kind"] == "WidgetList"
+        session.get(W, accept="application/json;as=Painting;v=v1;g=meta.k8s.io,application/json")["kind"]
+        == "WidgetList"
     )
-    assert talk.get(W, accept="*/*")["kind"] == "WidgetList"
+    assert session.get(W, accept="*/*")["kind"] == "WidgetList"
     assert (
-        talk.get("~configmaps", accept="application/vnd.kubernetes.protobuf,application/json", note=False).code == 200
+        session.get("~configmaps", accept="application/vnd.kubernetes.protobuf,application/json", note=False).code
+        == 200
     )
-    assert "kind: WidgetList" in talk.get(W, accept="application/yaml", note=False).body
+    assert "kind: WidgetList" in session.get(W, accept="application/yaml", note=False).body
 
 
 @case("P2")
-def an_answer_in_protobuf_alone(talk: Talk) -> None:
-    reported = talk.get("~configmaps", accept="application/vnd.kubernetes.protobuf", want=None, note=False)
-    talk.note("code", reported.code)
+def an_answer_in_protobuf_alone(session: ApiSession) -> None:
+    reported = session.get("~configmaps", accept="application/vnd.kubernetes.protobuf", want=None, note=False)
+    session.note("code", reported.code)
 
 
 @case("P1")
-def partial_forms(talk: Talk) -> None:
-    talk.post(W, widget(metadata={"labels": {"a": "b"}}), note=False)
-    talk.get(f"{W}/one", accept=PARTIAL)
-    talk.get(W, accept=PARTIALS)
-    talk.post("~configmaps", config_map(), note=False)
-    talk.get("~configmaps/one", accept=PARTIAL)
+def partial_forms(session: ApiSession) -> None:
+    session.post(W, widget(metadata={"labels": {"a": "b"}}), note=False)
+    session.get(f"{W}/one", accept=PARTIAL)
+    session.get(W, accept=PARTIALS)
+    session.post("~configmaps", config_map(), note=False)
+    session.get("~configmaps/one", accept=PARTIAL)
 
 
 @case("P1")
-def table_of_a_write(talk: Talk) -> None:
-    reported = talk.post(W, widget(), accept=TABLE)
+def table_of_a_write(session: ApiSession) -> None:
+    reported = session.post(W, widget(), accept=TABLE)
     assert reported["kind"] == "Table"
-    talk.patch(f"{W}/one", {"spec": {"size": 4}}, accept=TABLE)
+    session.patch(f"{W}/one", {"spec": {"size": 4}}, accept=TABLE)
 
 
-def built_in(talk: Talk, path: str, bodies: list[dict[str, Any]]) -> None:
+def built_in(session: ApiSession, path: str, bodies: list[dict[str, Any]]) -> None:
     if "pods" in path:
-        talk.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
-    selector = f"case={talk.case}"
+        session.until("~serviceaccounts/default", lambda reported: reported.code == 200, note=False)
+    selector = f"case={session.case}"
     for body in bodies:
         if "involvedObject" in body:
-            body = body | {"involvedObject": body["involvedObject"] | {"namespace": talk.ns}}
-        body = body | {"metadata": body["metadata"] | {"labels": {"case": talk.case}}}
-        talk.post(path, body, note=False)
+            body = body | {"involvedObject": body["involvedObject"] | {"namespace": session.ns}}
+        body = body | {"metadata": body["metadata"] | {"labels": {"case": session.case}}}
+        session.post(path, body, note=False)
     if path.endswith("/jobs"):  # the job controller says that it is suspended
-        talk.until(f"{path}/one", lambda reported: (reported.body.get("status") or {}).get("conditions"), note=False)
-    reported = talk.get(path, accept=TABLE, labelSelector=selector, note=False)
+        session.until(f"{path}/one", lambda reported: (reported.body.get("status") or {}).get("conditions"), note=False)
+    reported = session.get(path, accept=TABLE, labelSelector=selector, note=False)
     columns = [[c["name"], c["type"], c["format"], c["priority"]] for c in reported["columnDefinitions"]]
-    talk.note("columns", columns)
-    talk.note("rows", {"kind": "Table", "cells": [row["cells"] for row in reported["rows"]]})
+    session.note("columns", columns)
+    session.note("rows", {"kind": "Table", "cells": [row["cells"] for row in reported["rows"]]})
 
 
 SPEC = {"containers": [{"name": "c", "image": "i:1"}, {"name": "d", "image": "j:2"}], "restartPolicy": "Never"}
@@ -142,7 +144,7 @@ rows(
 
 
 @case("P1")
-def table_of_definitions(talk: Talk) -> None:
-    reported = talk.get(f"{CRDS}/widgets.{GROUP}", accept=TABLE, note=False)
-    talk.note("columns", reported["columnDefinitions"])
-    talk.note("name", reported["rows"][0]["cells"][0])
+def table_of_definitions(session: ApiSession) -> None:
+    reported = session.get(f"{CRDS}/widgets.{GROUP}", accept=TABLE, note=False)
+    session.note("columns", reported["columnDefinitions"])
+    session.note("name", reported["rows"][0]["cells"][0])

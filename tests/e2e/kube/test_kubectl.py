@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrixcontainer.kubeapi.api_session import a_crd, a_widget
 from tests.matrixcontainer.kubeapi.process import KUBECTL, KubeProcess, needs_kubectl
-from tests.matrixcontainer.kubeapi.talk import a_crd, a_widget
 
 CRDS = Path(__file__).resolve().parents[3] / "charts" / "cloudmatrix" / "crds"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, a_crd, a_widget
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, a_crd, a_widget
 
 pytestmark = [pytest.mark.e2e, needs_kubectl]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
+from tests.matrixcontainer.kubeapi.api_session import a_crd, a_widget
 from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
-from tests.matrixcontainer.kubeapi.talk import a_crd, a_widget
 
 pytestmark = [pytest.mark.e2e, needs_kubectl]
 

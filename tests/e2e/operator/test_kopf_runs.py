@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.matrixcontainer.kubeapi.api_session import a_crd, a_widget
 from tests.matrixcontainer.kubeapi.process import KubeProcess, needs_kubectl
-from tests.matrixcontainer.kubeapi.talk import a_crd, a_widget
 
 pytestmark = [pytest.mark.e2e, needs_kubectl]
 

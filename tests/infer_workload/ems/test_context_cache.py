@@ -165,9 +165,9 @@ def test_by_cost_more_is_reused_than_by_use_alone():
     hits = dict.fromkeys(("lru", "cost"), 0)
     for policy in ("lru", "cost"):
         cache = ContextCache(600, 512, NODES, policy=policy)
-        turns = [(talk, turn) for turn in range(1, 9) for talk in range(40)]
-        for talk, turn in turns:
-            prompt = [*range(-8, 0), *(talk * 1000 + block for block in range(turn * 4))]
+        turns = [(session, turn) for turn in range(1, 9) for session in range(40)]
+        for session, turn in turns:
+            prompt = [*range(-8, 0), *(session * 1000 + block for block in range(turn * 4))]
             hits[policy] += cache.match(prompt, len(prompt) * 512).blocks
             put(cache, *prompt)
     assert hits["cost"] > hits["lru"]

@@ -2,18 +2,18 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import Talk, a_crd, a_server
+from tests.matrixcontainer.kubeapi.api_session import ApiSession, a_crd, a_server
 
 
 @pytest.fixture
-async def talk() -> AsyncIterator[Talk]:
+async def session() -> AsyncIterator[ApiSession]:
     """A running API."""
     async with a_server() as found:
         yield found
 
 
 @pytest.fixture
-async def widgets(talk: Talk) -> Talk:
+async def widgets(session: ApiSession) -> ApiSession:
     """A running API that serves widgets."""
-    await talk.define(a_crd())
-    return talk
+    await session.define(a_crd())
+    return session

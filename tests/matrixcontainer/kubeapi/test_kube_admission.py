@@ -6,26 +6,26 @@ from typing import Any
 
 from matrixcontainer.kubeapi.admission.inert_kinds import CONSEQUENCES
 from matrixcontainer.kubeapi.builtin.kinds import KINDS
+from tests.matrixcontainer.kubeapi.api_session import ApiSession
 from tests.matrixcontainer.kubeapi.controllers.test_controllers_kubelets import a_pod
-from tests.matrixcontainer.kubeapi.talk import Talk
 from tests.matrixcontainer.kubeapi.virtual import DEPLOYMENTS, NS, PODS, Cluster, a_deployment, in_virtual_time
 
 STATEFUL_SETS = "/apis/apps/v1/namespaces/default/statefulsets"
 
 
-async def test_a_pod_of_an_unknown_service_account_is_refused(talk: Talk) -> None:
+async def test_a_pod_of_an_unknown_service_account_is_refused(session: ApiSession) -> None:
     pod = a_pod(serviceAccountName="builder")
-    refused = await talk.post(PODS, pod)
+    refused = await session.post(PODS, pod)
     assert (refused.code, refused.body["reason"]) == (403, "Forbidden")
     assert refused.body["message"] == (
         'pods "box" is forbidden: error looking up service account default/builder: serviceaccount "builder" not found'
     )
-    elsewhere = await talk.post("/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": {"name": "builder"}})
+    elsewhere = await session.post("/api/v1/namespaces/kube-system/serviceaccounts", {"metadata": {"name": "builder"}})
     assert elsewhere.code == 201
-    assert (await talk.post(PODS, pod)).code == 403
-    assert (await talk.post(f"{NS}/serviceaccounts", {"metadata": {"name": "builder"}})).code == 201
-    assert (await talk.post(PODS, pod)).code == 201
-    assert (await talk.post(PODS, a_pod(name="plain"))).code == 201
+    assert (await session.post(PODS, pod)).code == 403
+    assert (await session.post(f"{NS}/serviceaccounts", {"metadata": {"name": "builder"}})).code == 201
+    assert (await session.post(PODS, pod)).code == 201
+    assert (await session.post(PODS, a_pod(name="plain"))).code == 201
 
 
 @in_virtual_time
@@ -45,16 +45,16 @@ async def test_a_deployment_of_an_unknown_service_account_says_so_and_recovers(c
     await cluster.eventually(f"{DEPLOYMENTS}/web", lambda b: b["status"].get("readyReplicas") == 1)
 
 
-async def test_creating_what_nothing_acts_on_is_answered_with_a_warning(talk: Talk) -> None:
+async def test_creating_what_nothing_acts_on_is_answered_with_a_warning(session: ApiSession) -> None:
     body = a_deployment(replicas=1, serviceName="web")
-    created = await talk.post(STATEFUL_SETS, body)
+    created = await session.post(STATEFUL_SETS, body)
     assert created.code == 201
     assert created.warnings == [
         '299 - "nothing here acts on statefulsets: stored and served, but no pods are created; '
         'Deployments, DaemonSets and Jobs create theirs"'
     ]
-    assert (await talk.patch(f"{STATEFUL_SETS}/web", {"spec": {"replicas": 2}})).warnings == []
-    assert (await talk.post(DEPLOYMENTS, a_deployment(replicas=0))).warnings == []
+    assert (await session.patch(f"{STATEFUL_SETS}/web", {"spec": {"replicas": 2}})).warnings == []
+    assert (await session.post(DEPLOYMENTS, a_deployment(replicas=0))).warnings == []
 
 
 def test_warnings_are_about_kinds_that_nothing_acts_on() -> None:

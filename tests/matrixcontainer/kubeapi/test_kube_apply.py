@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.patch.field_set import applied_paths, from_fields, 
 from matrixcontainer.kubeapi.patch.patches import strategic_patch
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of
-from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, STRATEGIC, WIDGETS, Talk, a_widget
+from tests.matrixcontainer.kubeapi.api_session import JSON_PATCH, SPEC, STRATEGIC, WIDGETS, ApiSession, a_widget
 
 ONE = f"{WIDGETS}/one"
 ROOT = Schema({"type": "object", "properties": {"spec": SPEC}})
@@ -23,7 +23,7 @@ def fields(obj: dict[str, Any], manager: str, subresource: str = "") -> dict[str
     return {}
 
 
-async def test_apply_creates_and_owns(widgets: Talk) -> None:
+async def test_apply_creates_and_owns(widgets: ApiSession) -> None:
     reported = await widgets.apply(
         ONE, a_widget(spec={"size": 3, "tags": ["x"], "ports": [{"name": "a", "port": 1}]}), "me"
     )
@@ -41,7 +41,7 @@ async def test_apply_creates_and_owns(widgets: Talk) -> None:
     assert again.body["metadata"]["resourceVersion"] == reported.body["metadata"]["resourceVersion"]
 
 
-async def test_conflict_names_fields_and_managers(widgets: Talk) -> None:
+async def test_conflict_names_fields_and_managers(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")
     reported = await widgets.apply(ONE, a_widget(spec={"size": 4, "note": "m"}), "you")
     assert (reported.code, reported.body["reason"]) == (409, "Conflict")
@@ -52,13 +52,13 @@ async def test_conflict_names_fields_and_managers(widgets: Talk) -> None:
     assert one.body["message"] == 'Apply failed with 1 conflict: conflict with "me": .spec.size'
 
 
-async def test_update_conflict_names_the_version(widgets: Talk) -> None:
+async def test_update_conflict_names_the_version(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget(), agent="kubectl/v1")
     reported = await widgets.apply(ONE, a_widget(spec={"size": 4}), "me")
     assert 'conflict with "kubectl" using example.test/v1: .spec.size' in reported.body["message"]
 
 
-async def test_equal_values_are_shared_and_force_takes(widgets: Talk) -> None:
+async def test_equal_values_are_shared_and_force_takes(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")
     shared = await widgets.apply(ONE, a_widget(spec={"size": 3}), "you")
     assert shared.code == 200
@@ -68,14 +68,14 @@ async def test_equal_values_are_shared_and_force_takes(widgets: Talk) -> None:
     assert fields(taken.body, "you") == {"f:spec": {"f:size": {}}}
 
 
-async def test_unapplied_fields_are_removed_unless_owned(widgets: Talk) -> None:
+async def test_unapplied_fields_are_removed_unless_owned(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n", "color": "blue", "labels": {"a": "1"}}), "me")
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "you")
     reported = await widgets.apply(ONE, a_widget(spec={"size": 3}), "me")
     assert reported.body["spec"] == {"size": 3, "note": "n", "color": "red"}
 
 
-async def test_list_items_have_owners(widgets: Talk) -> None:
+async def test_list_items_have_owners(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "ports": [{"name": "a", "port": 1}], "tags": ["x"]}), "me")
     await widgets.apply(ONE, a_widget(spec={"size": 3, "ports": [{"name": "b", "port": 2}], "tags": ["y"]}), "you")
     body = (await widgets.get(ONE)).body
@@ -87,7 +87,7 @@ async def test_list_items_have_owners(widgets: Talk) -> None:
     assert (reported.body["spec"]["ports"], reported.body["spec"]["tags"]) == ([{"name": "b", "port": 2}], ["y"])
 
 
-async def test_updates_take_ownership_of_what_they_change(widgets: Talk) -> None:
+async def test_updates_take_ownership_of_what_they_change(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")
     reported = await widgets.patch(ONE, {"spec": {"size": 9}}, fieldManager="editor")
     assert fields(reported.body, "me") == {"f:spec": {"f:note": {}}}
@@ -95,7 +95,7 @@ async def test_updates_take_ownership_of_what_they_change(widgets: Talk) -> None
     assert (await widgets.apply(ONE, a_widget(spec={"size": 3, "note": "n"}), "me")).code == 409
 
 
-async def test_status_and_main_own_apart(widgets: Talk) -> None:
+async def test_status_and_main_own_apart(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(status={"size": 9}), "me")
     reported = await widgets.apply(f"{ONE}/status", a_widget(spec={"size": 80}, status={"size": 3}), "me")
     assert (reported.body["spec"]["size"], reported.body["status"]) == (3, {"size": 3})
@@ -103,7 +103,7 @@ async def test_status_and_main_own_apart(widgets: Talk) -> None:
     assert fields(reported.body, "me") == {"f:spec": {"f:size": {}}}
 
 
-async def test_finalizers_are_a_set_and_metadata_granular(widgets: Talk) -> None:
+async def test_finalizers_are_a_set_and_metadata_granular(widgets: ApiSession) -> None:
     meta = {"finalizers": ["example.test/a"], "labels": {"l": "1"}, "annotations": {"x": "1"}}
     await widgets.apply(ONE, a_widget(metadata=meta), "me")
     await widgets.apply(ONE, a_widget(metadata={"finalizers": ["example.test/b"], "labels": {"m": "2"}}), "you")
@@ -125,24 +125,24 @@ async def test_finalizers_are_a_set_and_metadata_granular(widgets: Talk) -> None
         ({"metadata": {"name": "one"}}, {}, 400, "invalid object type: /, Kind="),
     ],
 )
-async def test_refused_applies(widgets: Talk, body: dict, query: dict, code: int, text: str) -> None:
+async def test_refused_applies(widgets: ApiSession, body: dict, query: dict, code: int, text: str) -> None:
     reported = await widgets.apply(ONE, body, query.pop("fieldManager", "me"), **query)
     assert reported.code == code
     assert text in reported.body["message"]
 
 
-async def test_force_is_for_apply_only(widgets: Talk) -> None:
+async def test_force_is_for_apply_only(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget())
     assert (await widgets.patch(ONE, {}, force=True)).code == 422
 
 
-async def test_apply_takes_real_yaml(widgets: Talk) -> None:
+async def test_apply_takes_real_yaml(widgets: ApiSession) -> None:
     text = b"apiVersion: example.test/v1\nkind: Widget\nmetadata: {name: one}\nspec:\n  size: 3\n  note: 2020-01-01\n"
     reported = await widgets.apply(ONE, text, "me")
     assert (reported.code, reported.body["spec"]["note"]) == (201, "2020-01-01")
 
 
-async def test_managed_fields_can_be_rewritten_and_reset(widgets: Talk) -> None:
+async def test_managed_fields_can_be_rewritten_and_reset(widgets: ApiSession) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     entries = made["metadata"]["managedFields"]
     entries[0]["manager"] = "renamed"
@@ -158,7 +158,7 @@ async def test_managed_fields_can_be_rewritten_and_reset(widgets: Talk) -> None:
     assert "managedFields" not in reset.body["metadata"]
 
 
-async def test_old_update_entries_are_merged(widgets: Talk) -> None:
+async def test_old_update_entries_are_merged(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget())
     for index in range(14):
         await widgets.patch(ONE, {"metadata": {"labels": {f"l{index}": "x"}}}, fieldManager=f"m{index}")
@@ -167,7 +167,7 @@ async def test_old_update_entries_are_merged(widgets: Talk) -> None:
     assert "ancient-changes" in managers
 
 
-async def test_apply_on_a_builtin(talk: Talk) -> None:
+async def test_apply_on_a_builtin(session: ApiSession) -> None:
     path = "/apis/apps/v1/namespaces/default/deployments/web"
     body: dict[str, Any] = {
         "apiVersion": "apps/v1",
@@ -181,15 +181,15 @@ async def test_apply_on_a_builtin(talk: Talk) -> None:
             },
         },
     }
-    assert (await talk.apply(path, body, "me")).code == 201
+    assert (await session.apply(path, body, "me")).code == 201
     body["spec"]["template"]["spec"]["containers"][0]["image"] = "i:2"
-    reported = await talk.apply(path, body, "me")
+    reported = await session.apply(path, body, "me")
     assert reported.body["spec"]["template"]["spec"]["containers"][0]["image"] == "i:2"
     assert reported.body["metadata"]["generation"] == 2
     assert len(reported.body["spec"]["template"]["spec"]["containers"][0]["ports"]) == 1
     container = {"name": "side", "image": "s:1"}
     patch = {"spec": {"template": {"spec": {"containers": [container]}}}}
-    merged = await talk.patch(path, patch, STRATEGIC)
+    merged = await session.patch(path, patch, STRATEGIC)
     names = [c["name"] for c in merged.body["spec"]["template"]["spec"]["containers"]]
     assert sorted(names) == ["c", "side"]
 
@@ -271,7 +271,7 @@ def test_strategic_merge(before: dict, patch: dict, after: dict) -> None:
     assert strategic_patch(before, patch, POD) == after
 
 
-async def test_unapplied_map_is_removed_with_its_content(widgets: Talk) -> None:
+async def test_unapplied_map_is_removed_with_its_content(widgets: ApiSession) -> None:
     """Defaults below go too; metadata stays, and so does what anybody else holds."""
     meta = {"labels": {"l": "1"}, "finalizers": ["example.test/a"]}
     await widgets.apply(ONE, a_widget(metadata=meta, spec={"size": 1, "ports": [{"name": "a", "port": 1}]}), "me")
@@ -289,7 +289,7 @@ async def test_unapplied_map_is_removed_with_its_content(widgets: Talk) -> None:
     )
 
 
-async def test_client_side_applies_are_taken_over_where_nothing_changed(widgets: Talk) -> None:
+async def test_client_side_applies_are_taken_over_where_nothing_changed(widgets: ApiSession) -> None:
     last = json.dumps(a_widget(spec={"size": 3, "note": "n"}))
     note = {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": last}}
     made = await widgets.post(WIDGETS, a_widget(metadata=note, spec={"size": 3, "note": "n"}), fieldManager="client")
@@ -301,7 +301,7 @@ async def test_client_side_applies_are_taken_over_where_nothing_changed(widgets:
     assert (await widgets.apply(ONE, a_widget(spec={"size": 5, "note": "m"}), "kubectl")).code == 409
 
 
-async def test_malformed_managed_fields_change_nothing(widgets: Talk) -> None:
+async def test_malformed_managed_fields_change_nothing(widgets: ApiSession) -> None:
     made = await widgets.post(WIDGETS, a_widget(), fieldManager="me")
     entry = {
         "manager": "x",

@@ -3,12 +3,12 @@
 import json
 from typing import Any
 
-from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.api_session import TABLE, WIDGETS, ApiSession, a_crd, a_widget
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
 
 
-async def test_old_discovery(widgets: Talk) -> None:
+async def test_old_discovery(widgets: ApiSession) -> None:
     assert (await widgets.get("/api")).body["versions"] == ["v1"]
     groups = {g["name"]: g for g in (await widgets.get("/apis")).body["groups"]}
     assert groups["example.test"]["preferredVersion"] == {"groupVersion": "example.test/v1", "version": "v1"}
@@ -23,7 +23,7 @@ async def test_old_discovery(widgets: Talk) -> None:
     assert "deletecollection" not in core["namespaces"]["verbs"]
 
 
-async def test_aggregated_discovery_and_etags(widgets: Talk) -> None:
+async def test_aggregated_discovery_and_etags(widgets: ApiSession) -> None:
     reported = await widgets.ask("GET", "/apis", accept=AGGREGATED)
     assert reported.headers["content-type"] == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
     assert (reported.body["kind"], reported.body["apiVersion"]) == ("APIGroupDiscoveryList", "apidiscovery.k8s.io/v2")
@@ -41,7 +41,7 @@ async def test_aggregated_discovery_and_etags(widgets: Talk) -> None:
     assert (await widgets.ask("GET", "/apis", accept=AGGREGATED)).headers["etag"] != tag
 
 
-async def test_both_forms_tell_the_same(widgets: Talk) -> None:
+async def test_both_forms_tell_the_same(widgets: ApiSession) -> None:
     aggregated = await widgets.ask("GET", "/apis", accept=AGGREGATED)
     for group in aggregated.body["items"]:
         name = group["metadata"]["name"]
@@ -55,7 +55,7 @@ def _parameters(operation: dict[str, Any]) -> set[str]:
     return {parameter["name"] for parameter in operation["parameters"]}
 
 
-async def test_openapi_3_names_what_kubectl_looks_for(widgets: Talk) -> None:
+async def test_openapi_3_names_what_kubectl_looks_for(widgets: ApiSession) -> None:
     index = (await widgets.get("/openapi/v3")).body["paths"]
     for name, entry in index.items():
         path, _, query = entry["serverRelativeURL"].partition("?")
@@ -88,7 +88,7 @@ def _collect(node: Any, found: set[str]) -> None:
             _collect(value, found)
 
 
-async def test_hashes_move_with_content_only(widgets: Talk) -> None:
+async def test_hashes_move_with_content_only(widgets: ApiSession) -> None:
     before = (await widgets.get("/openapi/v3")).body["paths"]
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test"
     await widgets.patch(path, {"metadata": {"labels": {"a": "b"}}})
@@ -100,7 +100,7 @@ async def test_hashes_move_with_content_only(widgets: Talk) -> None:
     assert {name for name in after if after[name] != before[name]} == {"apis/example.test/v1"}
 
 
-async def test_openapi_2_has_a_head_alone(widgets: Talk) -> None:
+async def test_openapi_2_has_a_head_alone(widgets: ApiSession) -> None:
     reported = await widgets.get("/openapi/v2")
     assert reported.body["swagger"] == "2.0"
     assert (reported.body["paths"], reported.body["definitions"]) == ({}, {})
@@ -109,7 +109,7 @@ async def test_openapi_2_has_a_head_alone(widgets: Talk) -> None:
     assert (bare.code, "Kubernetes" in bare.body) == (200, True)
 
 
-async def test_tables(widgets: Talk) -> None:
+async def test_tables(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget())
     widgets.clock.moment += 192
     table = (await widgets.ask("GET", WIDGETS, accept=TABLE)).body
@@ -134,7 +134,7 @@ async def test_tables(widgets: Talk) -> None:
     assert (await widgets.ask("GET", WIDGETS, accept="application/xml")).code == 406
 
 
-async def test_documents_are_made_once(widgets: Talk) -> None:
+async def test_documents_are_made_once(widgets: ApiSession) -> None:
     first = widgets.api.app.documents.openapi.document("example.test", "v1")
     assert widgets.api.app.documents.openapi.document("example.test", "v1") is first
     assert json.loads(first)["info"]["title"] == "Kubernetes"

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import APPLY, JSON_PATCH, MERGE, STRATEGIC, WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.api_session import (
+    APPLY,
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    WIDGETS,
+    ApiSession,
+    a_crd,
+    a_widget,
+)
 
 JUNK: list[Any] = [
     None, True, False, 0, -1, 1.5, 2**63, 10**400, "", "x", "\u0000", "é" * 300, "a" * 3000, [], {}, [None], [[]], [{}],
@@ -102,38 +111,38 @@ def corrupt(body: dict[str, Any], rng: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("kind", VICTIMS)
-async def test_corrupted_objects(talk: Talk, kind: str) -> None:
+async def test_corrupted_objects(session: ApiSession, kind: str) -> None:
     if kind == "widget":
-        await talk.define(a_crd())
+        await session.define(a_crd())
     path, body = VICTIMS[kind]
     chance = random.Random(kind)
     name = body["metadata"]["name"]
     one = f"{path}/{name}"
     counts: dict[int, int] = {}
     for _ in range(20):
-        created = await talk.post(path, corrupt(body, chance))
-        current = (await talk.get(one)).code == 200
+        created = await session.post(path, corrupt(body, chance))
+        current = (await session.get(one)).code == 200
         if not current:
-            await talk.post(path, body)
+            await session.post(path, body)
         reported = [created]
         patch_kind = chance.choice([MERGE, STRATEGIC, APPLY])
         query = {"fieldManager": "m"} if patch_kind == APPLY else {}
-        reported.append(await talk.patch(one, corrupt(body, chance), patch_kind, **query))
+        reported.append(await session.patch(one, corrupt(body, chance), patch_kind, **query))
         operation = {"op": chance.choice(["add", "replace", "remove", "test"]), "value": chance.choice(JUNK)}
         operation["path"] = "".join(f"/{step}" for step in chance.choice(places(body)[1:]))
-        reported.append(await talk.patch(one, [operation], JSON_PATCH))
-        reported.append(await talk.put(one, corrupt(body, chance)))
-        reported.append(await talk.patch(f"{one}/status", {"status": chance.choice(JUNK)}))
+        reported.append(await session.patch(one, [operation], JSON_PATCH))
+        reported.append(await session.put(one, corrupt(body, chance)))
+        reported.append(await session.patch(f"{one}/status", {"status": chance.choice(JUNK)}))
         for answer in reported:
             counts[answer.code] = counts.get(answer.code, 0) + 1
             assert answer.code < 500 or "reason" not in answer.body, answer.body  # only a crash names a reason
             assert isinstance(answer.body, dict)
-        await talk.patch(one, {"metadata": {"finalizers": None}})
-        await talk.delete(one, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
-    listed = await talk.get(path)
+        await session.patch(one, {"metadata": {"finalizers": None}})
+        await session.delete(one, {"propagationPolicy": "Background", "gracePeriodSeconds": 0})
+    listed = await session.get(path)
     assert listed.code == 200
-    assert (await talk.ask("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).code == 200
-    assert (await talk.get("/openapi/v3")).code == 200
+    assert (await session.ask("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")).code == 200
+    assert (await session.get("/openapi/v3")).code == 200
     assert counts.get(201, 0) + counts.get(200, 0) > 0
 
 
@@ -153,8 +162,8 @@ async def test_corrupted_objects(talk: Talk, kind: str) -> None:
         {"continue": base64.urlsafe_b64encode(b'{"v":"meta.k8s.io/v1","rv":1e400,"start":["a","b"]}').decode()},
     ],
 )
-async def test_odd_queries(talk: Talk, query: dict[str, str]) -> None:
-    reported = await talk.get(f"{NS}/configmaps", **query)
+async def test_odd_queries(session: ApiSession, query: dict[str, str]) -> None:
+    reported = await session.get(f"{NS}/configmaps", **query)
     known = reported.body.get("reason") == "Timeout" or "invalid syntax" in reported.body.get(
         "message", ""
     )  # as upstream answers it
@@ -162,9 +171,9 @@ async def test_odd_queries(talk: Talk, query: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("path", ["//api/v1", "/api/v1/", "/apis//v1/x", "/api/v1/namespaces//pods", "/api/v1/%ff%fe", "/api/v1/pods/../x", "/apis/a/b/c/d/e/f/g/h/i", "/openapi/v3/apis", "/openapi"])  # fmt: skip
-async def test_odd_paths(talk: Talk, path: str) -> None:
+async def test_odd_paths(session: ApiSession, path: str) -> None:
     for method in ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "BREW"):
-        reported = await talk.ask(method, path, {} if method != "GET" else None)
+        reported = await session.ask(method, path, {} if method != "GET" else None)
         assert reported.code < 500
 
 
@@ -198,20 +207,20 @@ NESTED: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("kind", sorted(NESTED))
-async def test_junk_below_an_object_is_refused_by_the_name_of_its_field(talk: Talk, kind: str) -> None:
+async def test_junk_below_an_object_is_refused_by_the_name_of_its_field(session: ApiSession, kind: str) -> None:
     """What is no resource of its own has a type all the same."""
     for victim in ("pod", "deployment", "namespace"):
-        await talk.post(*VICTIMS[victim])
-    await talk.post(f"{NS}/configmaps", {"metadata": {"name": "one"}})
+        await session.post(*VICTIMS[victim])
+    await session.post(f"{NS}/configmaps", {"metadata": {"name": "one"}})
     method, path, body = NESTED[kind]
     for place in places(body):
         for junk in JUNK:
-            reported = await talk.ask(method, path, put_at(body, place, copy.deepcopy(junk)))
+            reported = await session.ask(method, path, put_at(body, place, copy.deepcopy(junk)))
             crashed = reported.code == 500 and reported.body.get("reason")
             assert not crashed, (place, junk, reported.body)
     for junk in ([{}], "x", 5):
         for media in (MERGE, STRATEGIC, JSON_PATCH):
-            reported = await talk.patch(NESTED["scale"][1], junk, media)
+            reported = await session.patch(NESTED["scale"][1], junk, media)
             assert 400 <= reported.code < 500, (junk, media, reported.body)
 
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import (
+from tests.matrixcontainer.kubeapi.api_session import (
     JSON_PATCH,
     STRATEGIC,
     WIDGETS,
-    Talk,
+    ApiSession,
     a_crd,
     a_server,
     a_widget,
@@ -17,7 +17,7 @@ from tests.matrixcontainer.kubeapi.talk import (
 CM = "/api/v1/namespaces/default/configmaps"
 
 
-async def test_create_sets_metadata_and_defaults(widgets: Talk) -> None:
+async def test_create_sets_metadata_and_defaults(widgets: ApiSession) -> None:
     reported = await widgets.post(WIDGETS, a_widget(metadata={"uid": "mine", "creationTimestamp": None}))
     assert reported.code == 201
     meta = reported.body["metadata"]
@@ -29,7 +29,7 @@ async def test_create_sets_metadata_and_defaults(widgets: Talk) -> None:
     assert meta["managedFields"][0]["manager"] == "tests"
 
 
-async def test_create_twice_is_already_exists(widgets: Talk) -> None:
+async def test_create_twice_is_already_exists(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget())
     reported = await widgets.post(WIDGETS, a_widget())
     assert (reported.code, reported.body["reason"]) == (409, "AlreadyExists")
@@ -37,7 +37,7 @@ async def test_create_twice_is_already_exists(widgets: Talk) -> None:
     assert reported.body["details"] == {"name": "one", "group": "example.test", "kind": "widgets"}
 
 
-async def test_generate_name(widgets: Talk) -> None:
+async def test_generate_name(widgets: ApiSession) -> None:
     body = a_widget()
     body["metadata"] = {"generateName": "w-"}
     first, second = await widgets.post(WIDGETS, body), await widgets.post(WIDGETS, body)
@@ -79,7 +79,7 @@ async def test_generate_name(widgets: Talk) -> None:
         ),
     ],
 )
-async def test_invalid_names_the_field(widgets: Talk, change: dict, field: str, text: str) -> None:
+async def test_invalid_names_the_field(widgets: ApiSession, change: dict, field: str, text: str) -> None:
     before = widgets.api.store.revision
     reported = await widgets.post(WIDGETS, a_widget(**change))
     assert (reported.code, reported.body["reason"]) == (422, "Invalid"), reported.body
@@ -87,7 +87,7 @@ async def test_invalid_names_the_field(widgets: Talk, change: dict, field: str, 
     assert widgets.api.store.revision == before
 
 
-async def test_all_errors_are_reported_together(widgets: Talk) -> None:
+async def test_all_errors_are_reported_together(widgets: ApiSession) -> None:
     reported = await widgets.post(WIDGETS, a_widget(spec={"size": 0, "color": "pink"}))
     assert set(reported.causes) == {"spec.size", "spec.color"}
     assert reported.body["message"].startswith('Widget.example.test "one" is invalid: [spec.size: Invalid value: 0')
@@ -119,7 +119,7 @@ async def test_all_errors_are_reported_together(widgets: Talk) -> None:
         (b" " * (3 * 2**20 + 1), 413, "limit"),
     ],
 )
-async def test_bad_bodies_get_a_status(widgets: Talk, body: bytes, code: int, text: str) -> None:
+async def test_bad_bodies_get_a_status(widgets: ApiSession, body: bytes, code: int, text: str) -> None:
     before = widgets.api.store.revision
     reported = await widgets.ask("POST", WIDGETS, body)
     assert (reported.code, reported.body["kind"]) == (code, "Status"), reported.body
@@ -128,21 +128,21 @@ async def test_bad_bodies_get_a_status(widgets: Talk, body: bytes, code: int, te
 
 
 @pytest.mark.parametrize("depth", [300, 900, 5000])
-async def test_deep_nesting_is_refused(talk: Talk, depth: int) -> None:
+async def test_deep_nesting_is_refused(session: ApiSession, depth: int) -> None:
     spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    await talk.define(a_crd(spec=spec))
+    await session.define(a_crd(spec=spec))
     body = (
         b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"deep"},"spec":'
         + b'{"a":' * depth
         + b"1"
         + b"}" * (depth + 1)
     )
-    reported = await talk.ask("POST", WIDGETS, body)
+    reported = await session.ask("POST", WIDGETS, body)
     assert (reported.code, reported.body["reason"]) == (400, "BadRequest")
-    assert (await talk.get(WIDGETS)).body["items"] == []
+    assert (await session.get(WIDGETS)).body["items"] == []
 
 
-async def test_unknown_fields_by_validation_level(widgets: Talk) -> None:
+async def test_unknown_fields_by_validation_level(widgets: ApiSession) -> None:
     body = a_widget(spec={"size": 1, "sise": 2, "ports": [{"name": "a", "port": 1, "x": 1}]}, metadata={"extra": 1})
     strict = await widgets.post(WIDGETS, body, fieldValidation="Strict")
     assert strict.code == 400
@@ -159,13 +159,13 @@ async def test_unknown_fields_by_validation_level(widgets: Talk) -> None:
     assert (silent.code, silent.warnings) == (201, [])
 
 
-async def test_duplicate_keys(widgets: Talk) -> None:
+async def test_duplicate_keys(widgets: ApiSession) -> None:
     body = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"d"},"spec":{"size":1,"size":2}}'
     reported = await widgets.ask("POST", WIDGETS, body, fieldValidation="Strict")
     assert (reported.code, 'duplicate field "spec.size"' in reported.body["message"]) == (400, True)
 
 
-async def test_update_needs_the_present_version(widgets: Talk) -> None:
+async def test_update_needs_the_present_version(widgets: ApiSession) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     nothing = await widgets.put(f"{WIDGETS}/one", a_widget())
     assert nothing.causes == {"metadata.resourceVersion": "Invalid value: 0x0: must be specified for an update"}
@@ -177,14 +177,14 @@ async def test_update_needs_the_present_version(widgets: Talk) -> None:
     assert "the object has been modified; please apply your changes to the latest version" in stale.body["message"]
 
 
-async def test_parallel_updates_have_one_winner(widgets: Talk) -> None:
+async def test_parallel_updates_have_one_winner(widgets: ApiSession) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     bodies = [made | {"spec": {"size": size}} for size in range(10, 20)]
     reported = await asyncio.gather(*(widgets.put(f"{WIDGETS}/one", body) for body in bodies))
     assert sorted(answer.code for answer in reported) == [200] + [409] * 9
 
 
-async def test_parallel_patches_all_hold(widgets: Talk) -> None:
+async def test_parallel_patches_all_hold(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget())
     patches = [{"metadata": {"labels": {f"l{index}": "x"}}} for index in range(12)]
     reported = await asyncio.gather(*(widgets.patch(f"{WIDGETS}/one", patch) for patch in patches))
@@ -192,7 +192,7 @@ async def test_parallel_patches_all_hold(widgets: Talk) -> None:
     assert len((await widgets.get(f"{WIDGETS}/one")).body["metadata"]["labels"]) == 12
 
 
-async def test_nothing_changed_keeps_the_version(widgets: Talk) -> None:
+async def test_nothing_changed_keeps_the_version(widgets: ApiSession) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     widgets.clock.moment += 60
     again = await widgets.put(f"{WIDGETS}/one", made)
@@ -201,7 +201,7 @@ async def test_nothing_changed_keeps_the_version(widgets: Talk) -> None:
     assert patched.body["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
-async def test_status_is_an_endpoint_of_its_own(widgets: Talk) -> None:
+async def test_status_is_an_endpoint_of_its_own(widgets: ApiSession) -> None:
     made = await widgets.post(WIDGETS, a_widget(status={"size": 9}))
     assert "status" not in made.body
     reported = await widgets.patch(
@@ -217,7 +217,7 @@ async def test_status_is_an_endpoint_of_its_own(widgets: Talk) -> None:
     assert main.body["metadata"]["generation"] == 1
 
 
-async def test_scale(widgets: Talk) -> None:
+async def test_scale(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget())
     scale = await widgets.get(f"{WIDGETS}/one/scale")
     assert (scale.body["kind"], scale.body["spec"]) == ("Scale", {"replicas": 3})
@@ -231,7 +231,7 @@ async def test_scale(widgets: Talk) -> None:
     assert stale.code == 409
 
 
-async def test_patches(widgets: Talk) -> None:
+async def test_patches(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget(spec={"size": 3, "labels": {"a": "1", "b": "2"}}))
     path = f"{WIDGETS}/one"
     merged = await widgets.patch(path, {"spec": {"labels": {"a": None, "c": "3"}}})
@@ -247,7 +247,7 @@ async def test_patches(widgets: Talk) -> None:
     assert (await widgets.patch(path, {"spec": {"size": 4}}, MERGE_BAD := "text/plain")).code == 415, MERGE_BAD
 
 
-async def test_dry_run_changes_nothing(widgets: Talk) -> None:
+async def test_dry_run_changes_nothing(widgets: ApiSession) -> None:
     before = widgets.api.store.revision
     assert (await widgets.post(WIDGETS, a_widget(), dryRun="All")).code == 201
     assert (await widgets.post(WIDGETS, a_widget(spec={}), dryRun="All")).code == 422
@@ -261,7 +261,7 @@ async def test_dry_run_changes_nothing(widgets: Talk) -> None:
     assert widgets.api.store.revision == before
 
 
-async def test_delete_answers_status_with_uid(widgets: Talk) -> None:
+async def test_delete_answers_status_with_uid(widgets: ApiSession) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     reported = await widgets.delete(f"{WIDGETS}/one", {"propagationPolicy": "Background"})
     assert (reported.code, reported.body["status"], reported.body["details"]["uid"]) == (
@@ -273,7 +273,7 @@ async def test_delete_answers_status_with_uid(widgets: Talk) -> None:
     assert (await widgets.delete(f"{WIDGETS}/one")).code == 404
 
 
-async def test_finalizers_hold_a_deleted_object(widgets: Talk) -> None:
+async def test_finalizers_hold_a_deleted_object(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget(metadata={"finalizers": ["example.test/hold", "example.test/other"]}))
     path = f"{WIDGETS}/one"
     first = await widgets.delete(path)
@@ -292,14 +292,14 @@ async def test_finalizers_hold_a_deleted_object(widgets: Talk) -> None:
     assert (await widgets.get(path)).code == 404
 
 
-async def test_delete_preconditions(widgets: Talk) -> None:
+async def test_delete_preconditions(widgets: ApiSession) -> None:
     made = (await widgets.post(WIDGETS, a_widget())).body
     reported = await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": "other"}})
     assert (reported.code, "the UID in the precondition" in reported.body["message"]) == (409, True)
     assert (await widgets.delete(f"{WIDGETS}/one", {"preconditions": {"uid": made["metadata"]["uid"]}})).code == 200
 
 
-async def test_delete_collection_by_selector(widgets: Talk) -> None:
+async def test_delete_collection_by_selector(widgets: ApiSession) -> None:
     for name in ("a", "b", "c"):
         await widgets.post(WIDGETS, a_widget(name, metadata={"labels": {"x": "1" if name < "c" else "2"}}))
     reported = await widgets.delete(WIDGETS, labelSelector="x=1")
@@ -308,23 +308,23 @@ async def test_delete_collection_by_selector(widgets: Talk) -> None:
     assert [item["metadata"]["name"] for item in left] == ["c"]
 
 
-async def test_builtin_unconditional_update_and_plain_items(talk: Talk) -> None:
-    made = await talk.post(CM, {"metadata": {"name": "c"}, "data": {"a": "1"}})
+async def test_builtin_unconditional_update_and_plain_items(session: ApiSession) -> None:
+    made = await session.post(CM, {"metadata": {"name": "c"}, "data": {"a": "1"}})
     assert (made.body["kind"], made.body["apiVersion"]) == ("ConfigMap", "v1")
     assert "generation" not in made.body["metadata"]
-    reported = await talk.put(f"{CM}/c", {"metadata": {"name": "c"}, "data": {"a": "2"}})
+    reported = await session.put(f"{CM}/c", {"metadata": {"name": "c"}, "data": {"a": "2"}})
     assert (reported.code, reported.body["data"]) == (200, {"a": "2"})
-    listed = (await talk.get(CM)).body
+    listed = (await session.get(CM)).body
     assert (listed["kind"], listed["apiVersion"]) == ("ConfigMapList", "v1")
     assert "kind" not in listed["items"][0]
-    wrong = await talk.post(CM, {"metadata": {"name": "d"}, "data": {"a": 1}})
+    wrong = await session.post(CM, {"metadata": {"name": "d"}, "data": {"a": 1}})
     assert (wrong.code, "data" in wrong.body["message"]) == (400, True)
 
 
-async def test_who_may(talk: Talk) -> None:
-    stranger = Talk(talk.api, talk.clock, "nobody-knows-this")
+async def test_who_may(session: ApiSession) -> None:
+    stranger = ApiSession(session.api, session.clock, "nobody-knows-this")
     assert (await stranger.get("/api/v1/pods")).code == 401
-    anonymous = Talk(talk.api, talk.clock, "")
+    anonymous = ApiSession(session.api, session.clock, "")
     assert (await anonymous.get("/api/v1/pods")).code == 403
     for path in ("/livez", "/readyz", "/healthz", "/version", "/version/"):
         assert (await anonymous.get(path)).code == 200
@@ -345,8 +345,8 @@ async def test_who_may(talk: Talk) -> None:
         ("GET", "/api/v1/namespaces/default/configmaps/x/status", 404),
     ],
 )
-async def test_wrong_paths_and_methods(talk: Talk, method: str, path: str, code: int) -> None:
-    reported = await talk.ask(method, path)
+async def test_wrong_paths_and_methods(session: ApiSession, method: str, path: str, code: int) -> None:
+    reported = await session.ask(method, path)
     page = path.startswith(("/nothing", "/apis/none.test"))  # outside of every group there is no Status
     assert (reported.code, reported.body if page else reported.body["kind"]) == (
         code,
@@ -356,26 +356,26 @@ async def test_wrong_paths_and_methods(talk: Talk, method: str, path: str, code:
 
 async def test_everything_survives_a_restart(tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/kube.db"
-    async with a_server(url) as talk:
-        await talk.define(a_crd())
-        made = (await talk.post(WIDGETS, a_widget())).body
-        await talk.post(WIDGETS, a_widget("gone"))
-        await talk.delete(f"{WIDGETS}/gone")
-        revision = talk.api.store.revision
-    async with a_server(url) as talk:
-        assert talk.api.store.revision == revision
-        assert (await talk.get(f"{WIDGETS}/one")).body == made
-        assert (await talk.get(f"{WIDGETS}/gone")).code == 404
-        async with talk.watch(WIDGETS, resourceVersion=made["metadata"]["resourceVersion"]) as stream:
+    async with a_server(url) as session:
+        await session.define(a_crd())
+        made = (await session.post(WIDGETS, a_widget())).body
+        await session.post(WIDGETS, a_widget("gone"))
+        await session.delete(f"{WIDGETS}/gone")
+        revision = session.api.store.revision
+    async with a_server(url) as session:
+        assert session.api.store.revision == revision
+        assert (await session.get(f"{WIDGETS}/one")).body == made
+        assert (await session.get(f"{WIDGETS}/gone")).code == 404
+        async with session.watch(WIDGETS, resourceVersion=made["metadata"]["resourceVersion"]) as stream:
             assert await stream.brief() == ("ADDED", "gone")
             assert await stream.brief() == ("DELETED", "gone")
-        later = await talk.post(WIDGETS, a_widget("two"))
+        later = await session.post(WIDGETS, a_widget("two"))
         assert int(later.body["metadata"]["resourceVersion"]) == revision + 1
 
 
-async def test_numbers_read_back_as_they_were_meant(talk: Talk) -> None:
-    await talk.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
+async def test_numbers_read_back_as_they_were_meant(session: ApiSession) -> None:
+    await session.define(a_crd(spec={"type": "object", "x-kubernetes-preserve-unknown-fields": True}))
     spec = b'{"a":1.0,"b":9223372036854775807,"c":1.5,"d":-0.0,"e":1e3,"f":9223372036854775808}'
     body = b'{"apiVersion":"example.test/v1","kind":"Widget","metadata":{"name":"n"},"spec":' + spec + b"}"
-    reported = await talk.ask("POST", WIDGETS, body)
+    reported = await session.ask("POST", WIDGETS, body)
     assert reported.body["spec"] == {"a": 1, "b": 2**63 - 1, "c": 1.5, "d": 0, "e": 1000, "f": 2.0**63}

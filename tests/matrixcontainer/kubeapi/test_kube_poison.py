@@ -20,20 +20,20 @@ from matrixcontainer.kubeapi.kubelet.pod_info import DELETION_COST, PodIndex
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.quantities import amount, canonical, parse_int
 from matrixcontainer.kubeapi.storage.objects import Record
-from tests.matrixcontainer.kubeapi.talk import APPLY, JSON_PATCH, WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.api_session import APPLY, JSON_PATCH, WIDGETS, ApiSession, a_crd, a_widget
 
 NS = "/api/v1/namespaces/default"
 A_POD = {"containers": [{"name": "c", "image": "i"}]}
 
 
 @pytest.mark.parametrize("cost", ["--5", "+-5", "5.0", "²", "", "2147483648", "9" * 5000])
-async def test_a_deletion_cost_that_is_no_number_is_refused(talk: Talk, cost: str) -> None:
+async def test_a_deletion_cost_that_is_no_number_is_refused(session: ApiSession, cost: str) -> None:
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {DELETION_COST: cost}}, "spec": A_POD}
-    pod = await talk.post(
+    pod = await session.post(
         f"{NS}/pods", {"metadata": {"name": "p", "annotations": {DELETION_COST: cost}}, "spec": A_POD}
     )
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    deployment = await talk.post(
+    deployment = await session.post(
         "/apis/apps/v1/namespaces/default/deployments", {"metadata": {"name": "d"}, "spec": spec}
     )
     for answer in (pod, deployment):
@@ -41,8 +41,8 @@ async def test_a_deletion_cost_that_is_no_number_is_refused(talk: Talk, cost: st
         assert "must be a 32bit integer" in answer.body["message"]
 
 
-async def test_an_object_no_controller_can_read_is_left_out_and_named(talk: Talk, monkeypatch: Any) -> None:
-    index = talk.api._informers.pods
+async def test_an_object_no_controller_can_read_is_left_out_and_named(session: ApiSession, monkeypatch: Any) -> None:
+    index = session.api._informers.pods
     read = index._parse
 
     def some(record: Record) -> Any:
@@ -52,15 +52,15 @@ async def test_an_object_no_controller_can_read_is_left_out_and_named(talk: Talk
 
     monkeypatch.setattr(index, "_parse", some)
     for name in ("poison", "well"):
-        assert (await talk.post(f"{NS}/pods", {"metadata": {"name": name}, "spec": A_POD})).code == 201
+        assert (await session.post(f"{NS}/pods", {"metadata": {"name": name}, "spec": A_POD})).code == 201
     assert index.get(("default", "poison")) is None
     assert index.get(("default", "well")) is not None
 
-    await talk.until(f"{NS}/events", lambda got: any(map(_is_about_poison, got.body["items"])))
-    talk.api._informers.load()  # as after a restart
+    await session.until(f"{NS}/events", lambda got: any(map(_is_about_poison, got.body["items"])))
+    session.api._informers.load()  # as after a restart
     assert index.get(("default", "well")) is not None
-    assert all("poison" in line for line in talk.api.core.failures)
-    talk.api.core.failures.clear()
+    assert all("poison" in line for line in session.api.core.failures)
+    session.api.core.failures.clear()
 
 
 def _is_about_poison(event: dict[str, Any]) -> bool:
@@ -125,12 +125,12 @@ def test_spent_budget_is_not_suppressed() -> None:
         charge(2)
 
 
-async def test_expensive_rule_refuses_only_the_object(talk: Talk) -> None:
+async def test_expensive_rule_refuses_only_the_object(session: ApiSession) -> None:
     spec = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 100_000}}}
     crd = a_crd(spec=spec, rules=[{"rule": "self.text.replace('', self.text).size() >= 0", "message": "grows"}])
-    await talk.define(crd)
-    assert (await talk.post(WIDGETS, a_widget("small", spec={"text": "abc"}))).code == 201
-    large = await talk.post(WIDGETS, a_widget("large", spec={"text": "a" * 90_000}))
+    await session.define(crd)
+    assert (await session.post(WIDGETS, a_widget("small", spec={"text": "abc"}))).code == 201
+    large = await session.post(WIDGETS, a_widget("large", spec={"text": "a" * 90_000}))
     assert large.code == 422
     assert "call cost exceeds limit" in large.body["message"]
 
@@ -153,54 +153,56 @@ WIDE = [2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**49, 10**308
 
 @pytest.mark.parametrize("size", WIDE, ids=lambda size: f"{float(size):.2e}")
 @pytest.mark.parametrize("kind", ["post", "merge", "json patch", "apply", "apply yaml", "scale"])
-async def test_integers_of_any_width_are_validated(talk: Talk, size: int, kind: str) -> None:
+async def test_integers_of_any_width_are_validated(session: ApiSession, size: int, kind: str) -> None:
     """Where its schema has no bound, the paths of `scale` have; what no int64 holds is no integer. Rules are asked too."""
     spec = {"type": "object", "properties": {"size": {"type": "integer"}}}
-    await talk.define(a_crd(spec=spec, rules=[{"rule": "!has(self.size) || self.size != 3", "message": "not three"}]))
-    assert (await talk.post(WIDGETS, a_widget(spec={"size": 1}))).code == 201
+    await session.define(
+        a_crd(spec=spec, rules=[{"rule": "!has(self.size) || self.size != 3", "message": "not three"}])
+    )
+    assert (await session.post(WIDGETS, a_widget(spec={"size": 1}))).code == 201
     one, body = f"{WIDGETS}/one", a_widget(spec={"size": size})
     if kind == "post":
-        answer = await talk.post(WIDGETS, a_widget("two", spec={"size": size}))
+        answer = await session.post(WIDGETS, a_widget("two", spec={"size": size}))
     elif kind == "merge":
-        answer = await talk.patch(one, {"spec": {"size": size}})
+        answer = await session.patch(one, {"spec": {"size": size}})
     elif kind == "json patch":
-        answer = await talk.patch(one, [{"op": "add", "path": "/spec/size", "value": size}], JSON_PATCH)
+        answer = await session.patch(one, [{"op": "add", "path": "/spec/size", "value": size}], JSON_PATCH)
     elif kind == "apply":
-        answer = await talk.apply(one, body, "m", force=True)
+        answer = await session.apply(one, body, "m", force=True)
     elif kind == "apply yaml":
         text = f"apiVersion: example.test/v1\nkind: Widget\nmetadata: {{name: one}}\nspec: {{size: {size}}}\n"
-        answer = await talk.ask("PATCH", one, text.encode(), APPLY, fieldManager="m", force=True)
+        answer = await session.ask("PATCH", one, text.encode(), APPLY, fieldManager="m", force=True)
     else:
-        answer = await talk.put(f"{one}/scale", {"metadata": {"name": "one"}, "spec": {"replicas": size}})
+        answer = await session.put(f"{one}/scale", {"metadata": {"name": "one"}, "spec": {"replicas": size}})
     assert answer.code == 422, answer.body
     assert "spec.size" in answer.body["message"]
 
 
 @pytest.mark.parametrize("twice", [b"", b'"size": 1, '], ids=["once", "twice"])
-async def test_out_of_range_float_is_refused(talk: Talk, twice: bytes) -> None:
-    await talk.define(a_crd())
+async def test_out_of_range_float_is_refused(session: ApiSession, twice: bytes) -> None:
+    await session.define(a_crd())
     for digits in (b"1" * 400, b"1" * 5_000, b"1e400"):
         body = b'{"apiVersion": "example.test/v1", "kind": "Widget", "metadata": {"name": "one"}, "status": {%s"size": %s}}'
-        answer = await talk.ask("POST", WIDGETS, body % (twice, digits))
+        answer = await session.ask("POST", WIDGETS, body % (twice, digits))
         assert answer.code == 400, answer.body
         assert "out of range" in answer.body["message"]
     assert parse_yaml(b"a: 0" + b"7" * 50, []) == {"a": float("7" * 50)}
 
 
 @pytest.mark.parametrize("grace", [10**11, 10**18, 2**63 - 1])
-async def test_grace_period_beyond_the_last_year(talk: Talk, grace: int) -> None:
+async def test_grace_period_beyond_the_last_year(session: ApiSession, grace: int) -> None:
     pod = f"{NS}/pods/p"
-    await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD | {"nodeName": "n"}})
-    answer = await talk.delete(pod, {"gracePeriodSeconds": grace})
+    await session.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD | {"nodeName": "n"}})
+    answer = await session.delete(pod, {"gracePeriodSeconds": grace})
     assert answer.code == 200, answer.body
-    assert (await talk.get(pod)).body["metadata"]["deletionTimestamp"] <= "9999-12-31T23:59:59Z"
-    assert (await talk.delete(pod, gracePeriodSeconds=0)).code == 200
+    assert (await session.get(pod)).body["metadata"]["deletionTimestamp"] <= "9999-12-31T23:59:59Z"
+    assert (await session.delete(pod, gracePeriodSeconds=0)).code == 200
 
 
 @pytest.mark.parametrize("grace", ["5", True, 1.5, 1e300, [], {}])
-async def test_a_grace_period_is_a_whole_number(talk: Talk, grace: Any) -> None:
-    await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
-    answer = await talk.delete(f"{NS}/pods/p", {"gracePeriodSeconds": grace})
+async def test_a_grace_period_is_a_whole_number(session: ApiSession, grace: Any) -> None:
+    await session.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
+    answer = await session.delete(f"{NS}/pods/p", {"gracePeriodSeconds": grace})
     assert answer.code == 400, answer.body
     assert "gracePeriodSeconds" in answer.body["message"]
 
@@ -218,9 +220,9 @@ async def test_a_grace_period_is_a_whole_number(talk: Talk, grace: Any) -> None:
         ({"tailLines": "0", "sinceSeconds": str(2**63 - 1), "limitBytes": str(2**63 - 1)}, 200, ""),
     ],
 )
-async def test_log_options_are_bounded(talk: Talk, query: dict[str, str], code: int, why: str) -> None:
-    await talk.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
-    answer = await talk.get(f"{NS}/pods/p/log", **query)
+async def test_log_options_are_bounded(session: ApiSession, query: dict[str, str], code: int, why: str) -> None:
+    await session.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": A_POD})
+    answer = await session.get(f"{NS}/pods/p/log", **query)
     assert answer.code == code, answer.body
     assert why in (answer.body["message"] if code != 200 else "")
 
@@ -255,7 +257,7 @@ def test_refused_yaml(body: bytes, why: str) -> None:
         parse_yaml(body, [])
 
 
-async def test_others_are_answered_while_a_large_yaml_body_is_read(talk: Talk, monkeypatch: Any) -> None:
+async def test_others_are_answered_while_a_large_yaml_body_is_read(session: ApiSession, monkeypatch: Any) -> None:
     body = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: large}\ndata:\n" + b"".join(
         b"  k%d: x\n" % n for n in range(6_000)
     )
@@ -267,9 +269,9 @@ async def test_others_are_answered_while_a_large_yaml_body_is_read(talk: Talk, m
         return read_yaml(body, duplicates)
 
     monkeypatch.setattr(serializer, "read_yaml", read_slowly)
-    writing = asyncio.ensure_future(talk.ask("POST", f"{NS}/configmaps", body, content_type="application/yaml"))
+    writing = asyncio.ensure_future(session.ask("POST", f"{NS}/configmaps", body, content_type="application/yaml"))
     assert await asyncio.to_thread(begun.wait, 20.0)
-    assert (await talk.get(f"{NS}/configmaps/none")).code == 404
+    assert (await session.get(f"{NS}/configmaps/none")).code == 404
     answered.set()
     assert (await writing).code == 201
 
@@ -277,29 +279,29 @@ async def test_others_are_answered_while_a_large_yaml_body_is_read(talk: Talk, m
 # ---- who asks
 
 
-async def test_token_is_invalid_after_its_account_is_deleted(talk: Talk) -> None:
+async def test_token_is_invalid_after_its_account_is_deleted(session: ApiSession) -> None:
     reviews = "/apis/authentication.k8s.io/v1/tokenreviews"
-    assert (await talk.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})).code == 201
-    token = (await talk.post(f"{NS}/serviceaccounts/robot/token", {})).body["status"]["token"]
-    robot = Talk(talk.api, talk.clock, token)
+    assert (await session.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})).code == 201
+    token = (await session.post(f"{NS}/serviceaccounts/robot/token", {})).body["status"]["token"]
+    robot = ApiSession(session.api, session.clock, token)
     assert (await robot.get(f"{NS}/pods")).code == 403
-    await talk.delete(f"{NS}/serviceaccounts/robot")
+    await session.delete(f"{NS}/serviceaccounts/robot")
     assert (await robot.get(f"{NS}/pods")).code == 401
-    await talk.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})
+    await session.post(f"{NS}/serviceaccounts", {"metadata": {"name": "robot"}})
     assert (await robot.get(f"{NS}/pods")).code == 401, "another account of that name"
-    assert (await talk.post(reviews, {"spec": {"token": token}})).body["status"]["authenticated"] is False
+    assert (await session.post(reviews, {"spec": {"token": token}})).body["status"]["authenticated"] is False
 
 
-async def test_a_token_is_for_its_audience_and_a_day_at_most(talk: Talk) -> None:
+async def test_a_token_is_for_its_audience_and_a_day_at_most(session: ApiSession) -> None:
     reviews, own = "/apis/authentication.k8s.io/v1/tokenreviews", f"{NS}/serviceaccounts/default/token"
-    other = (await talk.post(own, {"spec": {"audiences": ["vault"]}})).body["status"]["token"]
-    assert (await Talk(talk.api, talk.clock, other).get(f"{NS}/pods")).code == 401
-    assert (await talk.post(reviews, {"spec": {"token": other}})).body["status"]["authenticated"] is False
-    known = (await talk.post(reviews, {"spec": {"token": other, "audiences": ["a", "vault"]}})).body["status"]
+    other = (await session.post(own, {"spec": {"audiences": ["vault"]}})).body["status"]["token"]
+    assert (await ApiSession(session.api, session.clock, other).get(f"{NS}/pods")).code == 401
+    assert (await session.post(reviews, {"spec": {"token": other}})).body["status"]["authenticated"] is False
+    known = (await session.post(reviews, {"spec": {"token": other, "audiences": ["a", "vault"]}})).body["status"]
     assert (known["authenticated"], known["audiences"]) == (True, ["vault"])
-    long = (await talk.post(own, {"spec": {"expirationSeconds": 10**8}})).body["status"]["token"]
-    talk.clock.moment += 24 * 3600 + 1
-    assert (await Talk(talk.api, talk.clock, long).get(f"{NS}/pods")).code == 401
+    long = (await session.post(own, {"spec": {"expirationSeconds": 10**8}})).body["status"]["token"]
+    session.clock.moment += 24 * 3600 + 1
+    assert (await ApiSession(session.api, session.clock, long).get(f"{NS}/pods")).code == 401
 
 
 @pytest.mark.parametrize(
@@ -313,30 +315,30 @@ async def test_a_token_is_for_its_audience_and_a_day_at_most(talk: Talk) -> None
         ({"audiences": [1]}, 400),
     ],
 )
-async def test_invalid_token_requests(talk: Talk, spec: dict[str, Any], code: int) -> None:
-    assert (await talk.post(f"{NS}/serviceaccounts/default/token", {"spec": spec})).code == code
+async def test_invalid_token_requests(session: ApiSession, spec: dict[str, Any], code: int) -> None:
+    assert (await session.post(f"{NS}/serviceaccounts/default/token", {"spec": spec})).code == code
 
 
-async def test_get_does_not_permit_watch(talk: Talk) -> None:
-    await talk.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})
-    answer = await talk.get(f"{NS}/configmaps/c", watch=True, timeoutSeconds=1)
+async def test_get_does_not_permit_watch(session: ApiSession) -> None:
+    await session.post(f"{NS}/configmaps", {"metadata": {"name": "c"}})
+    answer = await session.get(f"{NS}/configmaps/c", watch=True, timeoutSeconds=1)
     assert (answer.code, answer.body["kind"]) == (200, "ConfigMap")
 
 
 # ---- addresses
 
 
-async def test_no_two_services_share_an_address_or_a_node_port(talk: Talk) -> None:
+async def test_no_two_services_share_an_address_or_a_node_port(session: ApiSession) -> None:
     spec = {"type": "NodePort", "ports": [{"port": 80}]}
     for at in range(400):  # by the birthday paradox some of 64,516 addresses would be drawn twice
-        assert (await talk.post(f"{NS}/services", {"metadata": {"name": f"s{at}"}, "spec": spec})).code == 201
-    found = [item["spec"] for item in (await talk.get(f"{NS}/services")).body["items"]]
+        assert (await session.post(f"{NS}/services", {"metadata": {"name": f"s{at}"}, "spec": spec})).code == 201
+    found = [item["spec"] for item in (await session.get(f"{NS}/services")).body["items"]]
     assert len({each["clusterIP"] for each in found}) == len(found)
     ports = [port["nodePort"] for each in found for port in each["ports"] if "nodePort" in port]
     assert len(ports) == len(set(ports)) == 400
     taken = {"metadata": {"name": "t"}, "spec": {"clusterIP": found[0]["clusterIP"], "ports": [{"port": 80}]}}
-    refused = await talk.post(f"{NS}/services", taken)
+    refused = await session.post(f"{NS}/services", taken)
     assert (refused.code, "already allocated" in refused.body["message"]) == (422, True)
     taken["spec"] = {"type": "NodePort", "ports": [{"port": 80, "nodePort": ports[0]}]}
-    refused = await talk.post(f"{NS}/services", taken)
+    refused = await session.post(f"{NS}/services", taken)
     assert (refused.code, refused.body["details"]["causes"][0]["field"]) == (422, "spec.ports[0].nodePort")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import aggregate_rules
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, ApiSession, a_widget
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NS = "/api/v1/namespaces/default"
@@ -19,24 +19,26 @@ def a_rule(verbs: str, resources: str, group: str = "", names: str = "") -> dict
     return rule | ({"resourceNames": names.split()} if names else {})
 
 
-async def grant(talk: Talk, subject: dict[str, Any] | str, *rules: dict[str, Any], cluster: bool = False) -> None:
+async def grant(
+    session: ApiSession, subject: dict[str, Any] | str, *rules: dict[str, Any], cluster: bool = False
+) -> None:
     """A role of these rules and a binding to the subject, in default or everywhere."""
     reported = {"kind": "User", "name": subject} if isinstance(subject, str) else subject
     kind, root = ("ClusterRole", RBAC) if cluster else ("Role", f"{RBAC}/namespaces/default")
     name = reported["name"].replace(":", "-")
-    role = await talk.post(f"{root}/{kind.lower()}s", {"metadata": {"name": name}, "rules": list(rules)})
+    role = await session.post(f"{root}/{kind.lower()}s", {"metadata": {"name": name}, "rules": list(rules)})
     assert role.code == 201, role.body
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name}
     body = {"metadata": {"name": name}, "roleRef": ref, "subjects": [reported]}
-    binding = await talk.post(f"{root}/{kind.lower()}bindings", body)
+    binding = await session.post(f"{root}/{kind.lower()}bindings", body)
     assert binding.code == 201, binding.body
 
 
-async def bind(talk: Talk, user: str, cluster_role: str, namespace: str = "") -> None:
+async def bind(session: ApiSession, user: str, cluster_role: str, namespace: str = "") -> None:
     root = f"{RBAC}/namespaces/{namespace}/rolebindings" if namespace else f"{RBAC}/clusterrolebindings"
     ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": cluster_role}
     subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]
-    reported = await talk.post(
+    reported = await session.post(
         root, {"metadata": {"name": f"{user}-{cluster_role}"}, "roleRef": ref, "subjects": subjects}
     )
     assert reported.code == 201, reported.body
@@ -54,13 +56,13 @@ async def bind(talk: Talk, user: str, cluster_role: str, namespace: str = "") ->
         ("GET", "/metrics", 'forbidden: User "ann" cannot get path "/metrics"'),
     ],
 )  # fmt: skip
-async def test_forbidden_messages(talk: Talk, method: str, path: str, text: str) -> None:
+async def test_forbidden_messages(session: ApiSession, method: str, path: str, text: str) -> None:
     plain, _, query = path.partition("?")
-    reported = await talk.acting_as("ann").ask(method, plain, **dict(p.split("=") for p in query.split("&") if p))
+    reported = await session.acting_as("ann").ask(method, plain, **dict(p.split("=") for p in query.split("&") if p))
     assert (reported.code, reported.body["reason"], reported.body["message"]) == (403, "Forbidden", text)
 
 
-async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: Talk) -> None:
+async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: ApiSession) -> None:
     await grant(
         widgets, "ann", a_rule("get list create", "widgets", "example.test"), a_rule("get", "configmaps", names="one")
     )
@@ -75,29 +77,29 @@ async def test_a_role_gives_its_verbs_in_its_namespace_only(widgets: Talk) -> No
     assert (await ann.get("/api/v1")).code == 200
 
 
-async def test_rights_end_with_the_binding(talk: Talk) -> None:
-    await grant(talk, {"kind": "Group", "name": "devs"}, a_rule("*", "*", "*"), cluster=True)
-    dev = talk.acting_as("dan", "devs")
+async def test_rights_end_with_the_binding(session: ApiSession) -> None:
+    await grant(session, {"kind": "Group", "name": "devs"}, a_rule("*", "*", "*"), cluster=True)
+    dev = session.acting_as("dan", "devs")
     assert (await dev.get("/api/v1/nodes")).code == 200
-    await talk.delete(f"{RBAC}/clusterrolebindings/devs")
+    await session.delete(f"{RBAC}/clusterrolebindings/devs")
     assert (await dev.get("/api/v1/nodes")).code == 403
 
 
-async def test_a_missing_role_is_named(talk: Talk) -> None:
-    await bind(talk, "ann", "nowhere")
-    reported = await talk.acting_as("ann").get("/api/v1/nodes")
+async def test_a_missing_role_is_named(session: ApiSession) -> None:
+    await bind(session, "ann", "nowhere")
+    reported = await session.acting_as("ann").get("/api/v1/nodes")
     assert reported.body["message"].endswith('RBAC: clusterrole.rbac.authorization.k8s.io "nowhere" not found')
 
 
-async def test_service_accounts_have_no_rights_of_their_own(talk: Talk) -> None:
-    token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
-    robot = Talk(talk.api, talk.clock, token)
+async def test_service_accounts_have_no_rights_of_their_own(session: ApiSession) -> None:
+    token = (await session.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
+    robot = ApiSession(session.api, session.clock, token)
     assert (await robot.get(f"{NS}/pods")).code == 403
-    await grant(talk, {"kind": "ServiceAccount", "name": "default", "namespace": "default"}, a_rule("list", "pods"))
+    await grant(session, {"kind": "ServiceAccount", "name": "default", "namespace": "default"}, a_rule("list", "pods"))
     assert (await robot.get(f"{NS}/pods")).code == 200
 
 
-async def test_the_usual_roles(widgets: Talk) -> None:
+async def test_the_usual_roles(widgets: ApiSession) -> None:
     for role in ("view", "edit", "admin"):
         await bind(widgets, role, role, "default")
     viewer, editor, admin = (widgets.acting_as(role) for role in ("view", "edit", "admin"))
@@ -142,30 +144,33 @@ def test_mutually_aggregated_roles_converge() -> None:
     assert aggregate_rules([role | {"rules": found[role["metadata"]["name"]]} for role in circle]) == found
 
 
-async def test_default_roles_are_restored(talk: Talk) -> None:
-    await talk.patch(f"{RBAC}/clusterroles/system:basic-user", {"rules": []})
-    assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 403
-    await talk.api.manager.cluster_roles.ensure_bootstrap()
-    assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
+async def test_default_roles_are_restored(session: ApiSession) -> None:
+    await session.patch(f"{RBAC}/clusterroles/system:basic-user", {"rules": []})
+    assert (await session.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 403
+    await session.api.manager.cluster_roles.ensure_bootstrap()
+    assert (await session.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
 
 
-async def test_rules_removed_from_an_aggregated_role_are_not_restored_temporarily(talk: Talk) -> None:
+async def test_rules_removed_from_an_aggregated_role_are_not_restored_temporarily(session: ApiSession) -> None:
     """Its rules are those of the roles that feed it, and of these one may be taken away."""
     fed = {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-edit": None}}}
-    before = (await talk.get(f"{RBAC}/clusterroles/edit")).body
-    await talk.patch(f"{RBAC}/clusterroles/system:aggregate-to-edit", fed)
-    await talk.until(f"{RBAC}/clusterroles/edit", lambda reported: reported.body["rules"] != before["rules"])
-    await talk.api.manager.cluster_roles.aggregate()
-    cut = (await talk.get(f"{RBAC}/clusterroles/edit")).body
-    await talk.api.manager.cluster_roles.ensure_bootstrap()
-    assert (await talk.get(f"{RBAC}/clusterroles/edit")).body == cut
+    before = (await session.get(f"{RBAC}/clusterroles/edit")).body
+    await session.patch(f"{RBAC}/clusterroles/system:aggregate-to-edit", fed)
+    await session.until(f"{RBAC}/clusterroles/edit", lambda reported: reported.body["rules"] != before["rules"])
+    await session.api.manager.cluster_roles.aggregate()
+    cut = (await session.get(f"{RBAC}/clusterroles/edit")).body
+    await session.api.manager.cluster_roles.ensure_bootstrap()
+    assert (await session.get(f"{RBAC}/clusterroles/edit")).body == cut
 
 
-async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
+async def test_nobody_grants_more_than_they_have(session: ApiSession) -> None:
     await grant(
-        talk, "ann", a_rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), a_rule("get", "pods")
+        session,
+        "ann",
+        a_rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"),
+        a_rule("get", "pods"),
     )
-    ann, path = talk.acting_as("ann"), f"{RBAC}/namespaces/default/roles"
+    ann, path = session.acting_as("ann"), f"{RBAC}/namespaces/default/roles"
     assert (await ann.post(path, {"metadata": {"name": "less"}, "rules": [a_rule("get", "pods")]})).code == 201
     reported = await ann.post(path, {"metadata": {"name": "more"}, "rules": [a_rule("get list", "pods secrets")]})
     assert reported.code == 403
@@ -178,38 +183,40 @@ async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
     body = {"metadata": {"name": "b"}, "roleRef": ref, "subjects": [{"kind": "User", "name": "ann"}]}
     assert (await ann.post(f"{RBAC}/namespaces/default/rolebindings", body)).code == 403
     await grant(
-        talk, {"kind": "Group", "name": "binders"}, a_rule("bind", "clusterroles", "rbac.authorization.k8s.io", "edit")
+        session,
+        {"kind": "Group", "name": "binders"},
+        a_rule("bind", "clusterroles", "rbac.authorization.k8s.io", "edit"),
     )
-    binder = talk.acting_as("ann", "binders")
+    binder = session.acting_as("ann", "binders")
     assert (await binder.post(f"{RBAC}/namespaces/default/rolebindings", body)).code == 201
 
 
-async def test_impersonation_is_a_right(talk: Talk) -> None:
+async def test_impersonation_is_a_right(session: ApiSession) -> None:
     who = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
-    reported = await talk.acting_as("zoe", "a", "b", impersonate_uid="7", impersonate_extra_why="x").post(who, {})
+    reported = await session.acting_as("zoe", "a", "b", impersonate_uid="7", impersonate_extra_why="x").post(who, {})
     expected = {"username": "zoe", "groups": ["a", "b", "system:authenticated"], "uid": "7", "extra": {"why": ["x"]}}
     assert reported.body["status"]["userInfo"] == expected
-    robot = await talk.acting_as("system:serviceaccount:default:bot").post(who, {})
+    robot = await session.acting_as("system:serviceaccount:default:bot").post(who, {})
     assert "system:serviceaccounts:default" in robot.body["status"]["userInfo"]["groups"]
-    token = (await talk.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
-    account = Talk(talk.api, talk.clock, token)
+    token = (await session.post(f"{NS}/serviceaccounts/default/token", {})).body["status"]["token"]
+    account = ApiSession(session.api, session.clock, token)
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
     assert (await account.acting_as("zoe").post(who, {})).body["message"].startswith('users "zoe" is forbidden')
-    await grant(talk, subject, a_rule("impersonate", "users", names="zoe"), cluster=True)
+    await grant(session, subject, a_rule("impersonate", "users", names="zoe"), cluster=True)
     assert (await account.acting_as("zoe").post(who, {})).code == 201
     assert (await account.acting_as("zoe", "system:masters").post(who, {})).code == 403
-    assert (await talk.acting_as("", "a").get("/api")).code == 500
+    assert (await session.acting_as("", "a").get("/api")).code == 500
 
 
-async def test_access_reviews_match_authorization(talk: Talk) -> None:
-    await grant(talk, "ann", a_rule("get", "pods/log"), a_rule("list", "pods"))
-    ann = talk.acting_as("ann")
+async def test_access_reviews_match_authorization(session: ApiSession) -> None:
+    await grant(session, "ann", a_rule("get", "pods/log"), a_rule("list", "pods"))
+    ann = session.acting_as("ann")
 
     async def can(verb: str, resource: str, subresource: str = "", namespace: str = "default") -> bool:
         asked = {"verb": verb, "resource": resource, "subresource": subresource, "namespace": namespace}
         own = await ann.post(f"{AUTHORIZATION}/selfsubjectaccessreviews", {"spec": {"resourceAttributes": asked}})
         spec = {"user": "ann", "groups": ["system:authenticated"], "resourceAttributes": asked}
-        described = await talk.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
+        described = await session.post(f"{AUTHORIZATION}/subjectaccessreviews", {"spec": spec})
         assert own.body["status"] == described.body["status"]
         return bool(own.body["status"]["allowed"])
 
@@ -222,7 +229,7 @@ async def test_access_reviews_match_authorization(talk: Talk) -> None:
     assert {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]} in rules.body["status"]["resourceRules"]
     local = f"{AUTHORIZATION}/namespaces/default/localsubjectaccessreviews"
     asked = {"verb": "list", "resource": "pods", "namespace": "kube-system"}
-    reported = await talk.post(local, {"spec": {"user": "ann", "resourceAttributes": asked}})
+    reported = await session.post(local, {"spec": {"user": "ann", "resourceAttributes": asked}})
     assert reported.code == 422
 
 
@@ -240,6 +247,6 @@ async def test_access_reviews_match_authorization(talk: Talk) -> None:
         ),
     ],
 )
-async def test_incomplete_roles_and_bindings(talk: Talk, plural: str, parts: Any, fields: set[str]) -> None:
-    reported = await talk.post(f"{RBAC}/namespaces/default/{plural}", {"metadata": {"name": "x"}} | parts)
+async def test_incomplete_roles_and_bindings(session: ApiSession, plural: str, parts: Any, fields: set[str]) -> None:
+    reported = await session.post(f"{RBAC}/namespaces/default/{plural}", {"metadata": {"name": "x"}} | parts)
     assert (reported.code, set(reported.causes)) == (422, fields)

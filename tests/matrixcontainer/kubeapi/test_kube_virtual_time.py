@@ -8,9 +8,9 @@ import looptime
 
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.factory import open_database
+from tests.matrixcontainer.kubeapi.api_session import ApiSession, ManualClock
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
-from tests.matrixcontainer.kubeapi.talk import ManualClock, Talk
 
 NS = "/api/v1/namespaces"
 
@@ -35,13 +35,13 @@ async def _watch_for_an_hour() -> None:
         database, now, random.Random(7), {"admin": User("admin", ("system:masters", "system:authenticated"))}
     )
     await api.start()
-    talk = Talk(api, ManualClock())
+    session = ApiSession(api, ManualClock())
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
-    await talk.post(f"{NS}/default/events", event)
+    await session.post(f"{NS}/default/events", event)
     revision = api.store.revision
     query = {"resourceVersion": revision, "allowWatchBookmarks": "true", "timeoutSeconds": 3600}
     seen = []
-    async with talk.watch(f"{NS}/default/events", **query) as stream:
+    async with session.watch(f"{NS}/default/events", **query) as stream:
         while (line := await stream.event(within_s=120)) is not None:
             seen.append((line["type"], loop.time()))
     kinds = [kind for kind, _ in seen]
@@ -50,5 +50,5 @@ async def _watch_for_an_hour() -> None:
     assert max(gaps) <= 60
     assert loop.time() >= 3600
     await asyncio.sleep(120)
-    assert (await talk.get(f"{NS}/default/events/e")).code == 404
+    assert (await session.get(f"{NS}/default/events/e")).code == 404
     await api.stop()

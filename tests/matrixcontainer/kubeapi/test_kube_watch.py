@@ -6,16 +6,16 @@ import pytest
 
 from matrixcontainer.kubeapi.registry.list import encode_continue_token
 from matrixcontainer.kubeapi.storage import change_log as history_module
-from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.api_session import TABLE, WIDGETS, ApiSession, a_crd, a_widget
 
 
-async def _make(widgets: Talk, *names: str, **labels: str) -> None:
+async def _make(widgets: ApiSession, *names: str, **labels: str) -> None:
     for name in names:
         reported = await widgets.post(WIDGETS, a_widget(name, metadata={"labels": labels} if labels else {}))
         assert reported.code == 201
 
 
-async def test_list_is_sorted_and_whole(widgets: Talk) -> None:
+async def test_list_is_sorted_and_whole(widgets: ApiSession) -> None:
     await _make(widgets, "b", "a", "c")
     body = (await widgets.get(WIDGETS)).body
     assert (body["kind"], body["apiVersion"]) == ("WidgetList", "example.test/v1")
@@ -26,7 +26,7 @@ async def test_list_is_sorted_and_whole(widgets: Talk) -> None:
     assert empty["items"] == []
 
 
-async def test_pages_show_one_moment(widgets: Talk) -> None:
+async def test_pages_show_one_moment(widgets: ApiSession) -> None:
     await _make(widgets, "a", "b", "c", "d", "e")
     first = (await widgets.get(WIDGETS, limit=2)).body
     assert first["metadata"]["remainingItemCount"] == 3
@@ -41,7 +41,7 @@ async def test_pages_show_one_moment(widgets: Talk) -> None:
     assert not last["metadata"]["continue"]
 
 
-async def test_bad_and_expired_tokens(widgets: Talk) -> None:
+async def test_bad_and_expired_tokens(widgets: ApiSession) -> None:
     await _make(widgets, "a", "b", "c")
     bad = await widgets.get(WIDGETS, **{"continue": "nonsense"})
     assert (bad.code, bad.body["message"]) == (400, "continue key is not valid")
@@ -67,7 +67,7 @@ async def test_bad_and_expired_tokens(widgets: Talk) -> None:
         ("!tier", "c"),
     ],
 )
-async def test_label_selectors(widgets: Talk, selector: str, names: str) -> None:
+async def test_label_selectors(widgets: ApiSession, selector: str, names: str) -> None:
     await _make(widgets, "a", app="web", tier="front")
     await _make(widgets, "b", app="web", tier="db")
     await _make(widgets, "c")
@@ -75,7 +75,7 @@ async def test_label_selectors(widgets: Talk, selector: str, names: str) -> None
     assert "".join(item["metadata"]["name"] for item in body["items"]) == names
 
 
-async def test_field_selectors(widgets: Talk) -> None:
+async def test_field_selectors(widgets: ApiSession) -> None:
     await _make(widgets, "a", "b")
     await widgets.patch(f"{WIDGETS}/b", {"spec": {"color": "blue"}})
     for selector, names in (("metadata.name=a", "a"), ("metadata.name!=a", "b"), ("spec.color=blue", "b")):
@@ -97,11 +97,11 @@ async def test_field_selectors(widgets: Talk) -> None:
         ({"limit": "x"}, 400),
     ],
 )
-async def test_list_options(widgets: Talk, query: dict, code: int) -> None:
+async def test_list_options(widgets: ApiSession, query: dict, code: int) -> None:
     assert (await widgets.get(WIDGETS, **query)).code == code
 
 
-async def test_exact_list_returns_the_past_state(widgets: Talk) -> None:
+async def test_exact_list_returns_the_past_state(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     revision = widgets.api.store.revision
     await _make(widgets, "b")
@@ -109,7 +109,7 @@ async def test_exact_list_returns_the_past_state(widgets: Talk) -> None:
     assert [i["metadata"]["name"] for i in body["items"]] == ["a"]
 
 
-async def test_paging_from_a_revision_returns_the_past_state(widgets: Talk) -> None:
+async def test_paging_from_a_revision_returns_the_past_state(widgets: ApiSession) -> None:
     await _make(widgets, "a", "b")
     revision = widgets.api.store.revision
     await _make(widgets, "c")
@@ -121,7 +121,7 @@ async def test_paging_from_a_revision_returns_the_past_state(widgets: Talk) -> N
     assert len(newer["items"]) == len((await widgets.get(WIDGETS, resourceVersion=revision)).body["items"]) == 3
 
 
-async def test_continue_token_from_before_a_restore(widgets: Talk) -> None:
+async def test_continue_token_from_before_a_restore(widgets: ApiSession) -> None:
     await _make(widgets, "a", "b")
     refused = await widgets.get(
         WIDGETS, **{"continue": encode_continue_token(widgets.api.store.revision + 5, ["default", "a"])}
@@ -131,7 +131,7 @@ async def test_continue_token_from_before_a_restore(widgets: Talk) -> None:
     assert [i["metadata"]["name"] for i in rest["items"]] == ["b"]
 
 
-async def test_watch_shows_present_then_changes(widgets: Talk) -> None:
+async def test_watch_shows_present_then_changes(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     async with widgets.watch(WIDGETS) as stream:
         assert await stream.brief() == ("ADDED", "a")
@@ -146,7 +146,7 @@ async def test_watch_shows_present_then_changes(widgets: Talk) -> None:
         assert int(last["object"]["metadata"]["resourceVersion"]) == widgets.api.store.revision
 
 
-async def test_watch_from_a_version_replays_in_order(widgets: Talk) -> None:
+async def test_watch_from_a_version_replays_in_order(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     revision = widgets.api.store.revision
     await _make(widgets, "b", "c")
@@ -154,7 +154,7 @@ async def test_watch_from_a_version_replays_in_order(widgets: Talk) -> None:
         assert [await stream.brief(), await stream.brief()] == [("ADDED", "b"), ("ADDED", "c")]
 
 
-async def test_selector_edges_are_added_and_deleted(widgets: Talk) -> None:
+async def test_selector_edges_are_added_and_deleted(widgets: ApiSession) -> None:
     await _make(widgets, "a", app="x")
     revision = widgets.api.store.revision
     async with widgets.watch(WIDGETS, resourceVersion=revision, labelSelector="app=x") as stream:
@@ -167,7 +167,7 @@ async def test_selector_edges_are_added_and_deleted(widgets: Talk) -> None:
         assert await stream.brief() == ("ADDED", "a")
 
 
-async def test_finalizer_removal_ends_in_deleted_alone(widgets: Talk) -> None:
+async def test_finalizer_removal_ends_in_deleted_alone(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget(metadata={"finalizers": ["example.test/hold"]}))
     revision = widgets.api.store.revision
     async with widgets.watch(WIDGETS, resourceVersion=revision) as stream:
@@ -176,7 +176,7 @@ async def test_finalizer_removal_ends_in_deleted_alone(widgets: Talk) -> None:
         assert [await stream.brief(), await stream.brief()] == [("MODIFIED", "one"), ("DELETED", "one")]
 
 
-async def test_initial_events_end_with_a_bookmark(widgets: Talk) -> None:
+async def test_initial_events_end_with_a_bookmark(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     async with widgets.watch(WIDGETS, **query) as stream:
@@ -189,7 +189,7 @@ async def test_initial_events_end_with_a_bookmark(widgets: Talk) -> None:
     assert refused.code == 422
 
 
-async def test_too_old_is_an_error_event(widgets: Talk) -> None:
+async def test_too_old_is_an_error_event(widgets: ApiSession) -> None:
     await _make(widgets, "a", "b")
     widgets.clock.moment += 10_000
     await widgets.api.store.compact()
@@ -200,7 +200,7 @@ async def test_too_old_is_an_error_event(widgets: Talk) -> None:
         assert await stream.event() is None
 
 
-async def test_a_version_that_a_restored_database_has_not_reached_is_an_error_event(widgets: Talk) -> None:
+async def test_a_version_that_a_restored_database_has_not_reached_is_an_error_event(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     ahead = widgets.api.store.revision + 1000
     async with widgets.watch(WIDGETS, resourceVersion=str(ahead)) as stream:
@@ -209,7 +209,7 @@ async def test_a_version_that_a_restored_database_has_not_reached_is_an_error_ev
         assert (event["type"], event["object"]["code"], event["object"]["reason"]) == ("ERROR", 410, "Expired")
 
 
-async def test_watch_ends_at_its_time_with_a_bookmark_before(widgets: Talk) -> None:
+async def test_watch_ends_at_its_time_with_a_bookmark_before(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     revision = widgets.api.store.revision
     async with widgets.watch(WIDGETS, resourceVersion=revision, timeoutSeconds=1, allowWatchBookmarks="true") as stream:
@@ -219,7 +219,7 @@ async def test_watch_ends_at_its_time_with_a_bookmark_before(widgets: Talk) -> N
         assert await stream.event() is None
 
 
-async def test_watch_as_table_and_partial(widgets: Talk) -> None:
+async def test_watch_as_table_and_partial(widgets: ApiSession) -> None:
     revision = widgets.api.store.revision
     async with (
         widgets.watch(WIDGETS, accept=TABLE, resourceVersion=revision) as table,
@@ -241,7 +241,7 @@ async def test_watch_as_table_and_partial(widgets: Talk) -> None:
         assert (event["object"]["kind"], "spec" in event["object"]) == ("PartialObjectMetadata", False)
 
 
-async def test_all_watchers_see_one_order(widgets: Talk) -> None:
+async def test_all_watchers_see_one_order(widgets: ApiSession) -> None:
     revision = widgets.api.store.revision
     async with (
         widgets.watch(WIDGETS, resourceVersion=revision) as one,
@@ -254,7 +254,7 @@ async def test_all_watchers_see_one_order(widgets: Talk) -> None:
     assert len(set(seen[0])) == 20
 
 
-async def test_gone_clients_free_their_watch(widgets: Talk) -> None:
+async def test_gone_clients_free_their_watch(widgets: ApiSession) -> None:
     async with widgets.watch(WIDGETS) as stream:
         await _make(widgets, "a")
         await stream.event()
@@ -262,7 +262,7 @@ async def test_gone_clients_free_their_watch(widgets: Talk) -> None:
     assert not widgets.api.store.log("widgets.example.test").waiters
 
 
-async def test_watch_ends_when_its_definition_is_deleted(widgets: Talk) -> None:
+async def test_watch_ends_when_its_definition_is_deleted(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     async with widgets.watch(WIDGETS, resourceVersion=widgets.api.store.revision) as stream:
         await widgets.delete("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test")
@@ -271,7 +271,7 @@ async def test_watch_ends_when_its_definition_is_deleted(widgets: Talk) -> None:
     assert (await widgets.get(WIDGETS)).code == 404
 
 
-async def test_history_is_bounded(widgets: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_history_is_bounded(widgets: ApiSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_module, "HISTORY_CHANGES_MAX", 10)
     await _make(widgets, *(f"w{index}" for index in range(30)))
     store = widgets.api.store
@@ -279,7 +279,7 @@ async def test_history_is_bounded(widgets: Talk, monkeypatch: pytest.MonkeyPatch
     assert store.compacted_revision == store.revision - 10
 
 
-async def test_definition_again_after_deletion(widgets: Talk) -> None:
+async def test_definition_again_after_deletion(widgets: ApiSession) -> None:
     await _make(widgets, "a")
     path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test"
     await widgets.delete(path)

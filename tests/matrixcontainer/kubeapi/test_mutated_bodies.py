@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import a_crd
+from tests.matrixcontainer.kubeapi.api_session import a_crd
 from tests.matrixcontainer.kubeapi.virtual import (
     APPS,
     DEPLOYMENTS,

@@ -13,9 +13,9 @@ import looptime
 
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.storage.factory import open_database
+from tests.matrixcontainer.kubeapi.api_session import Answer, ApiSession, ManualClock
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
-from tests.matrixcontainer.kubeapi.talk import Answer, ManualClock, Talk
 
 NS = "/api/v1/namespaces/default"
 PODS = f"{NS}/pods"
@@ -26,7 +26,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 Story = Callable[["Cluster"], Awaitable[None]]
 
 
-class Cluster(Talk):
+class Cluster(ApiSession):
     """The API with its controllers; `restart` stops and starts it over the same store."""
 
     def __init__(self, api: Any) -> None:

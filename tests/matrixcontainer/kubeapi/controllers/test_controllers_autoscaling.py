@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.controllers.workloads.autoscaler_decision import (
     replicas_by_pods,
     stabilize_recommendation,
 )
-from tests.matrixcontainer.kubeapi.talk import a_crd
+from tests.matrixcontainer.kubeapi.api_session import a_crd
 from tests.matrixcontainer.kubeapi.virtual import (
     DEPLOYMENTS,
     NS,

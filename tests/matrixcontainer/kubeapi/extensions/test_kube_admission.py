@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, Answer, ApiSession, a_widget
 from tests.matrixcontainer.kubeapi.hooks import CONFIGURATIONS, Hooks, hook_server, patch
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Answer, Talk, a_widget
 
 
 @pytest.fixture
@@ -16,23 +16,23 @@ async def hooks(tmp_path: Path) -> AsyncIterator[Hooks]:
         yield found
 
 
-async def configure(talk: Talk, kind: str, hook: dict[str, Any]) -> None:
+async def configure(session: ApiSession, kind: str, hook: dict[str, Any]) -> None:
     body = {"metadata": {"name": "tests"}, "webhooks": [hook]}
-    assert (await talk.post(f"{CONFIGURATIONS}/{kind}webhookconfigurations", body)).code == 201
+    assert (await session.post(f"{CONFIGURATIONS}/{kind}webhookconfigurations", body)).code == 201
 
 
-async def made_with(talk: Talk, hooks: Hooks, *operations: dict[str, Any]) -> Answer:
-    await configure(talk, "mutating", hooks.hook("/change", patch(*operations)))
-    return await talk.post(WIDGETS, a_widget())
+async def made_with(session: ApiSession, hooks: Hooks, *operations: dict[str, Any]) -> Answer:
+    await configure(session, "mutating", hooks.hook("/change", patch(*operations)))
+    return await session.post(WIDGETS, a_widget())
 
 
-async def test_admission_cannot_change_the_namespace(widgets: Talk, hooks: Hooks) -> None:
+async def test_admission_cannot_change_the_namespace(widgets: ApiSession, hooks: Hooks) -> None:
     moved = await made_with(widgets, hooks, {"op": "replace", "path": "/metadata/namespace", "value": "kube-system"})
     assert (moved.code, moved.body["reason"]) == (400, "BadRequest")
     assert (await widgets.get(WIDGETS)).body["items"] == []
 
 
-async def test_admission_cannot_remove_server_fields(widgets: Talk, hooks: Hooks) -> None:
+async def test_admission_cannot_remove_server_fields(widgets: ApiSession, hooks: Hooks) -> None:
     operations = [
         {"op": "remove", "path": "/metadata/namespace"},
         {"op": "remove", "path": "/metadata/uid"},
@@ -64,7 +64,7 @@ async def test_admission_cannot_remove_server_fields(widgets: Talk, hooks: Hooks
 )
 @pytest.mark.parametrize("policy", ["Fail", "Ignore"])
 async def test_mistyped_webhook_response_is_a_failed_call(
-    widgets: Talk, hooks: Hooks, part: dict[str, Any], policy: str
+    widgets: ApiSession, hooks: Hooks, part: dict[str, Any], policy: str
 ) -> None:
     odd = hooks.hook("/odd", lambda request: {"allowed": True} | part, failurePolicy=policy)
     await configure(widgets, "mutating", odd)
@@ -76,7 +76,7 @@ async def test_mistyped_webhook_response_is_a_failed_call(
         assert "couldn't decode the answer: response." in made.body["message"]
 
 
-async def test_nulls_in_a_webhook_response_count_as_absent(widgets: Talk, hooks: Hooks) -> None:
+async def test_nulls_in_a_webhook_response_count_as_absent(widgets: ApiSession, hooks: Hooks) -> None:
     nulls = {"status": None, "warnings": None, "patch": None, "patchType": None, "auditAnnotations": None}
     await configure(widgets, "mutating", hooks.hook("/nulls", lambda request: {"allowed": True} | nulls))
     assert (await widgets.post(WIDGETS, a_widget())).code == 201

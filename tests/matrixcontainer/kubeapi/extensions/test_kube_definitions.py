@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from tests.matrixcontainer.kubeapi.talk import SPEC, WIDGETS, Talk, a_crd, a_widget, condition
+from tests.matrixcontainer.kubeapi.api_session import SPEC, WIDGETS, ApiSession, a_crd, a_widget, condition
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ONE = f"{CRDS}/widgets.example.test"
@@ -12,15 +12,15 @@ VERSION = "spec.versions[0]"
 ROOT = f"{VERSION}.schema.openAPIV3Schema"
 
 
-async def test_served_before_established_is_published(talk: Talk) -> None:
-    async with talk.watch(CRDS) as stream:
-        await talk.post(CRDS, a_crd())
+async def test_served_before_established_is_published(session: ApiSession) -> None:
+    async with session.watch(CRDS) as stream:
+        await session.post(CRDS, a_crd())
         while True:
             event = await stream.event()
             assert event is not None
             if condition(event["object"], "Established") == "True":
                 break
-        assert (await talk.get("/apis/example.test/v1")).body["resources"][0]["name"] == "widgets"
+        assert (await session.get("/apis/example.test/v1")).body["resources"][0]["name"] == "widgets"
         assert event["object"]["status"]["acceptedNames"]["kind"] == "Widget"
         assert event["object"]["status"]["storedVersions"] == ["v1"]
         assert event["object"]["spec"]["conversion"] == {"strategy": "None"}
@@ -67,8 +67,8 @@ CONVERSION = {
         (lambda c: c["spec"]["versions"][0].update(selectableFields=[{"jsonPath": ".spec.tags"}]), f"{VERSION}.selectableFields[0].jsonPath"),
     ],
 )  # fmt: skip
-async def test_refused_definitions(talk: Talk, change, field: str) -> None:
-    reported = await talk.post(CRDS, _broken(change))
+async def test_refused_definitions(session: ApiSession, change, field: str) -> None:
+    reported = await session.post(CRDS, _broken(change))
     assert (reported.code, reported.body["reason"]) == (422, "Invalid"), reported.body
     assert field in reported.causes, reported.causes
 
@@ -81,75 +81,75 @@ async def test_refused_definitions(talk: Talk, change, field: str) -> None:
         ("self.ports.all(p, p.port > 0", "Syntax error"),
     ],
 )
-async def test_refused_rules(talk: Talk, rule: str, text: str) -> None:
-    reported = await talk.post(CRDS, a_crd(rules=[{"rule": rule}]))
+async def test_refused_rules(session: ApiSession, rule: str, text: str) -> None:
+    reported = await session.post(CRDS, a_crd(rules=[{"rule": rule}]))
     assert reported.code == 422
     assert text in reported.causes[f"{ROOT}.properties[spec].x-kubernetes-validations[0].rule"]
 
 
-async def test_rules_validate_objects_and_transitions(talk: Talk) -> None:
+async def test_rules_validate_objects_and_transitions(session: ApiSession) -> None:
     rules = [
         {"rule": "self.size % 2 == 0", "message": "size must be even"},
         {"rule": "self.color == oldSelf.color", "message": "color is immutable", "fieldPath": ".color"},
         {"rule": "!has(self.ports) || self.ports.all(p, p.port < 9000)", "reason": "FieldValueForbidden"},
     ]
-    await talk.define(a_crd(rules=rules))
-    odd = await talk.post(WIDGETS, a_widget())
+    await session.define(a_crd(rules=rules))
+    odd = await session.post(WIDGETS, a_widget())
     assert odd.causes == {"spec": 'Invalid value: "object": size must be even'}
-    assert (await talk.post(WIDGETS, a_widget(spec={"size": 2}))).code == 201
-    reported = await talk.patch(f"{WIDGETS}/one", {"spec": {"color": "blue"}})
+    assert (await session.post(WIDGETS, a_widget(spec={"size": 2}))).code == 201
+    reported = await session.patch(f"{WIDGETS}/one", {"spec": {"color": "blue"}})
     assert reported.causes == {"spec.color": 'Invalid value: "object": color is immutable'}
-    ports = await talk.patch(f"{WIDGETS}/one", {"spec": {"ports": [{"name": "a", "port": 9001}]}})
+    ports = await session.patch(f"{WIDGETS}/one", {"spec": {"ports": [{"name": "a", "port": 9001}]}})
     assert ports.causes["spec"].startswith("Forbidden: failed rule: !has(self.ports)")
-    assert (await talk.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": 3}})).code == 422
+    assert (await session.patch(f"{WIDGETS}/one/scale", {"spec": {"replicas": 3}})).code == 422
 
 
-async def test_ratcheting_skips_unchanged_values(talk: Talk) -> None:
-    await talk.define(a_crd())
-    await talk.post(WIDGETS, a_widget(spec={"size": 50}))
-    crd = (await talk.get(ONE)).body
+async def test_ratcheting_skips_unchanged_values(session: ApiSession) -> None:
+    await session.define(a_crd())
+    await session.post(WIDGETS, a_widget(spec={"size": 50}))
+    crd = (await session.get(ONE)).body
     _schema(crd)["properties"]["spec"]["properties"]["size"]["maximum"] = 10
-    assert (await talk.put(ONE, crd)).code == 200
-    assert (await talk.patch(f"{WIDGETS}/one", {"spec": {"note": "x"}})).code == 200
-    assert (await talk.patch(f"{WIDGETS}/one", {"spec": {"size": 51}})).code == 422
-    assert (await talk.post(WIDGETS, a_widget("two", spec={"size": 50}))).code == 422
+    assert (await session.put(ONE, crd)).code == 200
+    assert (await session.patch(f"{WIDGETS}/one", {"spec": {"note": "x"}})).code == 200
+    assert (await session.patch(f"{WIDGETS}/one", {"spec": {"size": 51}})).code == 422
+    assert (await session.post(WIDGETS, a_widget("two", spec={"size": 50}))).code == 422
 
 
-async def test_new_defaults_apply_to_stored_objects(talk: Talk) -> None:
-    await talk.define(a_crd())
-    await talk.post(WIDGETS, a_widget())
-    crd = (await talk.get(ONE)).body
+async def test_new_defaults_apply_to_stored_objects(session: ApiSession) -> None:
+    await session.define(a_crd())
+    await session.post(WIDGETS, a_widget())
+    crd = (await session.get(ONE)).body
     _schema(crd)["properties"]["spec"]["properties"]["mode"] = {"type": "string", "default": "fast"}
-    await talk.put(ONE, crd)
-    assert (await talk.get(f"{WIDGETS}/one")).body["spec"]["mode"] == "fast"
-    assert (await talk.get(WIDGETS)).body["items"][0]["spec"]["mode"] == "fast"
+    await session.put(ONE, crd)
+    assert (await session.get(f"{WIDGETS}/one")).body["spec"]["mode"] == "fast"
+    assert (await session.get(WIDGETS)).body["items"][0]["spec"]["mode"] == "fast"
 
 
-async def test_versions_with_conversion_none(talk: Talk) -> None:
+async def test_versions_with_conversion_none(session: ApiSession) -> None:
     one = a_crd()["spec"]["versions"][0]
     two = copy.deepcopy(one) | {"name": "v2beta1", "storage": False, "deprecated": True}
-    await talk.define(a_crd(versions=[one, two]))
-    await talk.post(WIDGETS, a_widget())
+    await session.define(a_crd(versions=[one, two]))
+    await session.post(WIDGETS, a_widget())
     other = WIDGETS.replace("/v1/", "/v2beta1/")
-    reported = await talk.get(f"{other}/one")
+    reported = await session.get(f"{other}/one")
     assert (reported.body["apiVersion"], reported.body["spec"]["size"]) == ("example.test/v2beta1", 3)
     assert "v2beta1 Widget is deprecated" in reported.warnings[0]
-    patched = await talk.patch(f"{other}/one", {"spec": {"size": 4}})
+    patched = await session.patch(f"{other}/one", {"spec": {"size": 4}})
     assert patched.body["apiVersion"] == "example.test/v2beta1"
-    assert (await talk.get(f"{WIDGETS}/one")).body["spec"]["size"] == 4
-    groups = (await talk.get("/apis/example.test")).body
+    assert (await session.get(f"{WIDGETS}/one")).body["spec"]["size"] == 4
+    groups = (await session.get("/apis/example.test")).body
     assert [v["version"] for v in groups["versions"]] == ["v1", "v2beta1"]
-    crd = (await talk.get(ONE)).body
+    crd = (await session.get(ONE)).body
     crd["spec"]["versions"][1]["served"] = False
-    await talk.put(ONE, crd)
-    assert (await talk.get(f"{other}/one")).code == 404
-    crd = (await talk.get(ONE)).body
+    await session.put(ONE, crd)
+    assert (await session.get(f"{other}/one")).code == 404
+    crd = (await session.get(ONE)).body
     crd["spec"]["versions"][0]["storage"], crd["spec"]["versions"][1]["storage"] = False, True
-    assert (await talk.put(ONE, crd)).body["status"]["storedVersions"] == ["v1", "v2beta1"]
-    assert (await talk.get(f"{WIDGETS}/one")).body["apiVersion"] == "example.test/v1"
+    assert (await session.put(ONE, crd)).body["status"]["storedVersions"] == ["v1", "v2beta1"]
+    assert (await session.get(f"{WIDGETS}/one")).body["apiVersion"] == "example.test/v1"
 
 
-async def test_taken_names_are_not_accepted(widgets: Talk) -> None:
+async def test_taken_names_are_not_accepted(widgets: ApiSession) -> None:
     crd = a_crd(names={"plural": "gadgets", "singular": "gadget", "kind": "Widget"})
     crd["metadata"]["name"] = "gadgets.example.test"
     await widgets.post(CRDS, crd)
@@ -161,7 +161,7 @@ async def test_taken_names_are_not_accepted(widgets: Talk) -> None:
     assert (await widgets.get("/apis/example.test/v1/gadgets")).code == 404
 
 
-async def test_deletion_waits_for_finalizers_of_objects(widgets: Talk) -> None:
+async def test_deletion_waits_for_finalizers_of_objects(widgets: ApiSession) -> None:
     await widgets.post(WIDGETS, a_widget(metadata={"finalizers": ["example.test/hold"]}))
     reported = await widgets.delete(ONE)
     assert reported.body["metadata"]["finalizers"] == ["customresourcecleanup.apiextensions.k8s.io"]
@@ -173,7 +173,7 @@ async def test_deletion_waits_for_finalizers_of_objects(widgets: Talk) -> None:
     assert (await widgets.get("/apis/example.test/v1")).code == 404
 
 
-async def test_preserved_unknown_fields_and_embedded_objects(talk: Talk) -> None:
+async def test_preserved_unknown_fields_and_embedded_objects(session: ApiSession) -> None:
     spec = copy.deepcopy(SPEC)
     spec["properties"]["free"] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     spec["properties"]["amount"] = {"x-kubernetes-int-or-string": True}
@@ -182,24 +182,24 @@ async def test_preserved_unknown_fields_and_embedded_objects(talk: Talk) -> None
         "x-kubernetes-embedded-resource": True,
         "properties": {"data": {"type": "string"}},
     }
-    await talk.define(a_crd(spec=spec))
+    await session.define(a_crd(spec=spec))
     inner = {"apiVersion": "v1", "kind": "X", "metadata": {"name": "x"}, "data": "d", "more": 1}
-    reported = await talk.post(
+    reported = await session.post(
         WIDGETS, a_widget(spec={"size": 1, "free": {"a": {"b": 1}}, "amount": "10%", "inner": inner})
     )
     assert reported.body["spec"]["free"] == {"a": {"b": 1}}
     assert "more" not in reported.body["spec"]["inner"]
-    wrong = await talk.post(WIDGETS, a_widget("two", spec={"size": 1, "amount": True, "inner": {}}))
+    wrong = await session.post(WIDGETS, a_widget("two", spec={"size": 1, "amount": True, "inner": {}}))
     assert {"spec.amount", "spec.inner.kind", "spec.inner.apiVersion"} <= set(wrong.causes)
 
 
-async def test_nulls(widgets: Talk) -> None:
+async def test_nulls(widgets: ApiSession) -> None:
     reported = await widgets.post(WIDGETS, a_widget(spec={"size": 1, "color": None, "note": None}))
     assert reported.body["spec"] == {"size": 1, "color": "red", "note": None}
     assert (await widgets.post(WIDGETS, a_widget("two", spec={"size": None}))).code == 422
 
 
-async def test_freed_names_are_accepted(widgets: Talk) -> None:
+async def test_freed_names_are_accepted(widgets: ApiSession) -> None:
     crd = a_crd(names={"plural": "gadgets", "singular": "gadget", "kind": "Widget", "shortNames": []})
     crd["metadata"]["name"] = "gadgets.example.test"
     await widgets.post(CRDS, crd)

@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.meta.names import label_1035_error, label_error, su
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_name_errors
 from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, parse, parse_int
 from matrixcontainer.kubeapi.schema.formats import FORMATS
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, ApiSession, a_widget
 
 
 @pytest.mark.parametrize("check", [label_error, label_1035_error, subdomain_error])
@@ -37,7 +37,7 @@ def test_no_format_takes_a_newline_at_the_end(name: str, text: str) -> None:
     assert not FORMATS[name](f"{text}\n")
 
 
-async def test_an_object_whose_name_ends_in_a_newline_is_refused(widgets: Talk) -> None:
+async def test_an_object_whose_name_ends_in_a_newline_is_refused(widgets: ApiSession) -> None:
     reported = await widgets.post(WIDGETS, a_widget("one\n"))
     assert (reported.code, list(reported.causes)) == (422, ["metadata.name"])
     configured = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"key\n": "v"}}
@@ -70,7 +70,7 @@ def test_date_time_must_exist(text: str, is_one: bool) -> None:
 
 
 @pytest.mark.parametrize("zone", ["-23:59", "+23:59"])
-async def test_out_of_range_time_is_a_client_error(widgets: Talk, zone: str) -> None:
+async def test_out_of_range_time_is_a_client_error(widgets: ApiSession, zone: str) -> None:
     await widgets.post(WIDGETS, a_widget())
     for moment in (f"9999-12-31T23:59:59{zone}", f"0001-01-01T00:00:00{zone}"):
         reported = await widgets.patch(f"{WIDGETS}/one", {"metadata": {"deletionTimestamp": moment}})

@@ -9,22 +9,22 @@ from typing import Any
 
 import pytest
 
+from tests.matrixcontainer.kubeapi.api_session import JSON_PATCH, WIDGETS, ApiSession, a_crd, a_widget
 from tests.matrixcontainer.kubeapi.hooks import CONFIGURATIONS, Hooks, allow, hook_server, patch
-from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, WIDGETS, Talk, a_crd, a_widget
 
 NS = "/api/v1/namespaces/default"
 
 
 @pytest.fixture
-async def hooks(widgets: Talk, tmp_path: Path) -> AsyncIterator[Hooks]:
+async def hooks(widgets: ApiSession, tmp_path: Path) -> AsyncIterator[Hooks]:
     async with hook_server(tmp_path) as found:
         yield found
         await widgets.api.webhooks.client.close()
 
 
-async def configure(talk: Talk, sort: str, *hooks: dict[str, Any], name: str = "tests") -> None:
+async def configure(session: ApiSession, sort: str, *hooks: dict[str, Any], name: str = "tests") -> None:
     body = {"metadata": {"name": name}, "webhooks": list(hooks)}
-    reported = await talk.post(f"{CONFIGURATIONS}/{sort}webhookconfigurations", body)
+    reported = await session.post(f"{CONFIGURATIONS}/{sort}webhookconfigurations", body)
     assert reported.code == 201, reported.body
 
 
@@ -32,7 +32,7 @@ def deny(**status: Any) -> Any:
     return lambda request: {"allowed": False, "status": status}
 
 
-async def test_a_validating_webhook_sees_the_request_and_refuses(widgets: Talk, hooks: Hooks) -> None:
+async def test_a_validating_webhook_sees_the_request_and_refuses(widgets: ApiSession, hooks: Hooks) -> None:
     await configure(widgets, "validating", hooks.hook("/no", deny(message="too big", code=403, reason="Forbidden")))
     reported = await widgets.post(WIDGETS, a_widget(), fieldManager="me", fieldValidation="Strict")
     assert (reported.code, reported.body["reason"]) == (403, "Forbidden")
@@ -51,7 +51,7 @@ async def test_a_validating_webhook_sees_the_request_and_refuses(widgets: Talk, 
     ("status", "code", "text"),
     [({}, 400, " without explanation"), ({"reason": "Why"}, 400, ": Why"), ({"message": "m", "code": 200}, 400, ": m")],
 )
-async def test_denial_messages(widgets: Talk, hooks: Hooks, status: Any, code: int, text: str) -> None:
+async def test_denial_messages(widgets: ApiSession, hooks: Hooks, status: Any, code: int, text: str) -> None:
     await configure(widgets, "validating", hooks.hook("/no", deny(**status)))
     reported = await widgets.post(WIDGETS, a_widget())
     assert (reported.code, reported.body["message"]) == (
@@ -60,7 +60,7 @@ async def test_denial_messages(widgets: Talk, hooks: Hooks, status: Any, code: i
     )
 
 
-async def test_mutation_is_pruned_defaulted_and_validated(widgets: Talk, hooks: Hooks) -> None:
+async def test_mutation_is_pruned_defaulted_and_validated(widgets: ApiSession, hooks: Hooks) -> None:
     change = patch(
         {"op": "replace", "path": "/spec/size", "value": 9},
         {"op": "add", "path": "/spec/nonsense", "value": 1},
@@ -82,7 +82,7 @@ async def test_mutation_is_pruned_defaulted_and_validated(widgets: Talk, hooks: 
     assert ("Update", '{"f:spec": {"f:note": {}}}') in owners
 
 
-async def test_updates_and_deletes_are_asked_with_the_old_object(widgets: Talk, hooks: Hooks) -> None:
+async def test_updates_and_deletes_are_asked_with_the_old_object(widgets: ApiSession, hooks: Hooks) -> None:
     await widgets.post(WIDGETS, a_widget())
     await configure(widgets, "validating", hooks.hook("/look", allow))
     await widgets.patch(f"{WIDGETS}/one", {"spec": {"size": 4}})
@@ -95,7 +95,7 @@ async def test_updates_and_deletes_are_asked_with_the_old_object(widgets: Talk, 
     assert found == [("UPDATE", False, 3), ("DELETE", True, 4), ("DELETE", True, 4)]
 
 
-async def test_rules_say_what_is_seen(widgets: Talk, hooks: Hooks) -> None:
+async def test_rules_say_what_is_seen(widgets: ApiSession, hooks: Hooks) -> None:
     create = {"operations": ["CREATE"]}
     await configure(
         widgets,
@@ -119,22 +119,22 @@ async def test_rules_say_what_is_seen(widgets: Talk, hooks: Hooks) -> None:
     assert hooks.seen["/scale"][0]["kind"]["kind"] == "Scale"
 
 
-async def test_another_version_of_the_kind_counts_too(talk: Talk, tmp_path: Path) -> None:
+async def test_another_version_of_the_kind_counts_too(session: ApiSession, tmp_path: Path) -> None:
     crd = a_crd()
     v1 = crd["spec"]["versions"][0]
     crd["spec"]["versions"] = [v1, v1 | {"name": "v2", "storage": False}]
-    await talk.define(crd)
+    await session.define(crd)
     async with hook_server(tmp_path) as hooks:
         change = patch({"op": "replace", "path": "/spec/size", "value": 9})
-        await configure(talk, "mutating", hooks.hook("/change", change))
-        made = await talk.post(WIDGETS.replace("/v1/", "/v2/"), a_widget() | {"apiVersion": "example.test/v2"})
+        await configure(session, "mutating", hooks.hook("/change", change))
+        made = await session.post(WIDGETS.replace("/v1/", "/v2/"), a_widget() | {"apiVersion": "example.test/v2"})
         assert (made.body["apiVersion"], made.body["spec"]["size"]) == ("example.test/v2", 9)
         seen = hooks.seen["/change"][0]
         assert (seen["object"]["apiVersion"], seen["requestResource"]["version"]) == ("example.test/v1", "v2")
-        await talk.api.webhooks.client.close()
+        await session.api.webhooks.client.close()
 
 
-async def test_unreachable_webhooks(widgets: Talk, hooks: Hooks) -> None:
+async def test_unreachable_webhooks(widgets: ApiSession, hooks: Hooks) -> None:
     gone = hooks.hook("/gone", allow, clientConfig={"url": "https://127.0.0.1:1/gone"})
     await configure(widgets, "validating", gone | {"failurePolicy": "Ignore"})
     assert (await widgets.post(WIDGETS, a_widget())).code == 201
@@ -159,14 +159,14 @@ async def test_unreachable_webhooks(widgets: Talk, hooks: Hooks) -> None:
 @pytest.mark.parametrize(
     "answer", [{"uid": "other"}, {"allowed": True, "http": 503}, {"allowed": True, "patch": "eA=="}]
 )
-async def test_invalid_webhook_responses(widgets: Talk, hooks: Hooks, answer: dict[str, Any]) -> None:
+async def test_invalid_webhook_responses(widgets: ApiSession, hooks: Hooks, answer: dict[str, Any]) -> None:
     await configure(widgets, "mutating", hooks.hook("/odd", lambda request: dict(answer)))
     reported = await widgets.post(WIDGETS, a_widget())
     assert reported.code == 500
     assert reported.body["message"].startswith('Internal error occurred: failed calling webhook "odd.hooks.test": ')
 
 
-async def test_dry_runs_warnings_and_reinvocation(widgets: Talk, hooks: Hooks) -> None:
+async def test_dry_runs_warnings_and_reinvocation(widgets: ApiSession, hooks: Hooks) -> None:
     def first(request: dict[str, Any]) -> dict[str, Any]:
         return {"allowed": True, "warnings": [f"first saw {request['object']['spec']['size']}"]}
 
@@ -181,7 +181,7 @@ async def test_dry_runs_warnings_and_reinvocation(widgets: Talk, hooks: Hooks) -
     assert (await widgets.get(f"{WIDGETS}/one")).code == 404
 
 
-async def test_built_in_objects_and_what_is_made_below_them(widgets: Talk, hooks: Hooks) -> None:
+async def test_built_in_objects_and_what_is_made_below_them(widgets: ApiSession, hooks: Hooks) -> None:
     core = {"apiGroups": [""], "resources": ["pods", "pods/binding", "configmaps"], "operations": ["CREATE"]}
     await configure(widgets, "validating", hooks.hook("/core", allow, rule=core))
     await widgets.post(f"{NS}/pods", {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}})
@@ -197,11 +197,11 @@ async def test_built_in_objects_and_what_is_made_below_them(widgets: Talk, hooks
     assert kinds == [("Pod", None), ("Binding", "binding"), ("ConfigMap", None)]
 
 
-async def test_configurations_are_defaulted_and_validated(talk: Talk) -> None:
+async def test_configurations_are_defaulted_and_validated(session: ApiSession) -> None:
     path = f"{CONFIGURATIONS}/mutatingwebhookconfigurations"
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
     hook = {"name": "a.b.c", "clientConfig": {"url": "https://x"}, "sideEffects": "None", "rules": [rule]}
-    reported = await talk.post(
+    reported = await session.post(
         path, {"metadata": {"name": "w"}, "webhooks": [hook | {"admissionReviewVersions": ["v1"]}]}
     )
     made = reported.body["webhooks"][0]
@@ -213,10 +213,10 @@ async def test_configurations_are_defaulted_and_validated(talk: Talk) -> None:
         "timeoutSeconds": 60,
         "rules": [rule | {"operations": ["X"]}],
     }
-    reported = await talk.post(path, {"metadata": {"name": "v"}, "webhooks": [bad]})
+    reported = await session.post(path, {"metadata": {"name": "v"}, "webhooks": [bad]})
     assert set(reported.causes) == {
         "webhooks[0].name", "webhooks[0].admissionReviewVersions", "webhooks[0].rules[0].operations[0]",
         "webhooks[0].sideEffects", "webhooks[0].timeoutSeconds", "webhooks[0].clientConfig.url",
     }  # fmt: skip
-    reported = await talk.patch(f"{path}/w", [{"op": "remove", "path": "/webhooks"}], JSON_PATCH)
+    reported = await session.patch(f"{path}/w", [{"op": "remove", "path": "/webhooks"}], JSON_PATCH)
     assert reported.code == 200

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable
 from typing import Any
 
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Answer, Talk, a_widget
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, Answer, ApiSession, a_widget
 
 ONE = f"{WIDGETS}/one"
 
 
-def during_admission(talk: Talk, verb: str, first: Awaitable[Answer]) -> list[Answer]:
+def during_admission(session: ApiSession, verb: str, first: Awaitable[Answer]) -> list[Answer]:
     """While the next write of this verb is admitted, something else comes first; what it was answered."""
     answers: list[Answer] = []
     running: list[str] = []
@@ -18,11 +18,11 @@ def during_admission(talk: Talk, verb: str, first: Awaitable[Answer]) -> list[An
             running.append(current)
             answers.append(await first)
 
-    talk.api.core.verbs.writer.mutating.append(interfere)
+    session.api.core.verbs.writer.mutating.append(interfere)
     return answers
 
 
-async def test_two_concurrent_first_applies_both_succeed(widgets: Talk) -> None:
+async def test_two_concurrent_first_applies_both_succeed(widgets: ApiSession) -> None:
     mine, yours = (a_widget(spec={"size": 3, "labels": {key: "v"}}) for key in ("a", "b"))
     earlier = during_admission(widgets, "CREATE", widgets.apply(ONE, yours, "you"))
     answer = await widgets.apply(ONE, mine, "me")
@@ -32,7 +32,7 @@ async def test_two_concurrent_first_applies_both_succeed(widgets: Talk) -> None:
     assert {entry["manager"] for entry in found["metadata"]["managedFields"]} == {"me", "you"}
 
 
-async def test_apply_recreates_a_concurrently_deleted_object(widgets: Talk) -> None:
+async def test_apply_recreates_a_concurrently_deleted_object(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(), "me")
     earlier = during_admission(widgets, "UPDATE", widgets.delete(ONE))
     answer = await widgets.apply(ONE, a_widget(spec={"size": 4}), "me")
@@ -40,7 +40,7 @@ async def test_apply_recreates_a_concurrently_deleted_object(widgets: Talk) -> N
     assert (await widgets.get(ONE)).body["spec"]["size"] == 4
 
 
-async def test_status_apply_to_a_concurrently_deleted_object_fails(widgets: Talk) -> None:
+async def test_status_apply_to_a_concurrently_deleted_object_fails(widgets: ApiSession) -> None:
     await widgets.apply(ONE, a_widget(), "me")
     during_admission(widgets, "UPDATE", widgets.delete(ONE))
     answer = await widgets.apply(f"{ONE}/status", a_widget(status={"size": 1}), "me")

@@ -8,7 +8,7 @@ from matrixcontainer.kubeapi.patch.apply import ApplyOptions, apply_config, remo
 from matrixcontainer.kubeapi.patch.patches import PatchError, json_patch, strategic_patch
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of
-from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.api_session import JSON_PATCH, SPEC, WIDGETS, ApiSession, a_crd, a_widget
 
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
@@ -20,22 +20,22 @@ def test_doubling_copies_are_refused() -> None:
     assert len(json_patch({"a": {"text": "x" * 100}}, doubling[:3])["a"]) == 4
 
 
-async def test_a_patch_that_copies_too_much_changes_nothing(talk: Talk) -> None:
-    await talk.define(a_crd(spec=FREE))
-    before = (await talk.post(WIDGETS, a_widget(spec={"text": "x" * 1000}))).body
+async def test_a_patch_that_copies_too_much_changes_nothing(session: ApiSession) -> None:
+    await session.define(a_crd(spec=FREE))
+    before = (await session.post(WIDGETS, a_widget(spec={"text": "x" * 1000}))).body
     doubling = [{"op": "copy", "from": "/spec", "path": f"/spec/{step}"} for step in range(40)]
-    assert (await talk.patch(f"{WIDGETS}/one", doubling, JSON_PATCH)).code == 422
-    assert (await talk.get(f"{WIDGETS}/one")).body == before
+    assert (await session.patch(f"{WIDGETS}/one", doubling, JSON_PATCH)).code == 422
+    assert (await session.get(f"{WIDGETS}/one")).body == before
 
 
-async def test_object_size_limit(talk: Talk) -> None:
-    await talk.define(a_crd(spec=FREE))
-    await talk.post(WIDGETS, a_widget(spec={}))
-    codes = [(await talk.patch(f"{WIDGETS}/one", {"spec": {f"k{step}": "x" * 600_000}})).code for step in range(3)]
+async def test_object_size_limit(session: ApiSession) -> None:
+    await session.define(a_crd(spec=FREE))
+    await session.post(WIDGETS, a_widget(spec={}))
+    codes = [(await session.patch(f"{WIDGETS}/one", {"spec": {f"k{step}": "x" * 600_000}})).code for step in range(3)]
     assert codes == [200, 200, 500]
-    refused = await talk.post(WIDGETS, a_widget("two", spec={"text": "x" * 1_600_000}))
+    refused = await session.post(WIDGETS, a_widget("two", spec={"text": "x" * 1_600_000}))
     assert refused.body["message"] == "etcdserver: request is too large"
-    shorter = await talk.patch(f"{WIDGETS}/one", {"spec": {"k0": None}})
+    shorter = await session.patch(f"{WIDGETS}/one", {"spec": {"k0": None}})
     assert (shorter.code, list(shorter.body["spec"])) == (200, ["k1"])
 
 

@@ -8,7 +8,7 @@ from matrixcontainer.kubeapi.cel import environment
 from matrixcontainer.kubeapi.patch.field_set import compare
 from matrixcontainer.kubeapi.schema.structural import Schema, same_json
 from matrixcontainer.kubeapi.schema.validation import validate
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_crd, a_widget
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, ApiSession, a_crd, a_widget
 
 CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.test"
 INNER = {"type": "object", "properties": {"on": {"type": "boolean"}}}
@@ -48,19 +48,19 @@ def test_value_of_changed_type_is_validated_and_owned_again() -> None:
     assert environment.check(ruled, {"x": 1}, {"x": True})
 
 
-async def test_a_change_of_type_alone_is_a_change(talk: Talk) -> None:
-    await talk.define(a_crd(spec=SPEC))
-    await talk.post(WIDGETS, a_widget(spec={"size": 3, "inner": {"on": True}, "free": 1}))
-    kept = await talk.patch(f"{WIDGETS}/one", {"spec": {"free": True}})
+async def test_a_change_of_type_alone_is_a_change(session: ApiSession) -> None:
+    await session.define(a_crd(spec=SPEC))
+    await session.post(WIDGETS, a_widget(spec={"size": 3, "inner": {"on": True}, "free": 1}))
+    kept = await session.patch(f"{WIDGETS}/one", {"spec": {"free": True}})
     assert (kept.body["spec"]["free"], kept.body["metadata"]["generation"]) == (True, 2)
-    refused = await talk.patch(f"{WIDGETS}/one", {"spec": {"size": 4, "inner": {"on": 1}}})
+    refused = await session.patch(f"{WIDGETS}/one", {"spec": {"size": 4, "inner": {"on": 1}}})
     assert (refused.code, list(refused.causes)) == (422, ["spec.inner.on"])
 
 
-async def test_default_of_changed_type_is_validated(talk: Talk) -> None:
+async def test_default_of_changed_type_is_validated(session: ApiSession) -> None:
     spec = SPEC | {"properties": {"on": {"type": "boolean", "default": True}}}
-    await talk.define(a_crd(spec=spec))
-    crd = (await talk.get(CRD)).body
+    await session.define(a_crd(spec=spec))
+    crd = (await session.get(CRD)).body
     node = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
     node["properties"]["on"]["default"] = 1
-    assert (await talk.put(CRD, crd)).code == 422
+    assert (await session.put(CRD, crd)).code == 422

@@ -7,7 +7,7 @@ import pytest
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.patch.patches import strategic_patch
 from matrixcontainer.kubeapi.schema.types import schema_of
-from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
+from tests.matrixcontainer.kubeapi.api_session import WIDGETS, ApiSession, a_widget
 
 META = schema_of("meta.v1.ObjectMeta")
 FINALIZERS = "finalizers"
@@ -42,7 +42,7 @@ def test_an_order_is_a_list(patch: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("meta", ["x", ["x"], 5])
-async def test_metadata_that_is_not_an_object_is_a_client_error(widgets: Talk, meta: Any) -> None:
+async def test_metadata_that_is_not_an_object_is_a_client_error(widgets: ApiSession, meta: Any) -> None:
     await widgets.post(WIDGETS, a_widget())
     applied = await widgets.apply(f"{WIDGETS}/one", a_widget() | {"metadata": meta}, "me")
     assert ".metadata: expected map, got" in applied.body["message"]

@@ -5,13 +5,13 @@ from __future__ import annotations
 import tracemalloc
 
 from matrixcontainer.kubeapi.registry.core import FAILURE_CHARS_MAX, FAILURES_MAX
-from tests.matrixcontainer.kubeapi.talk import Talk
+from tests.matrixcontainer.kubeapi.api_session import ApiSession
 
 
-async def test_unauthenticated_input_is_not_cached(talk: Talk) -> None:
+async def test_unauthenticated_input_is_not_cached(session: ApiSession) -> None:
     """Paths, names of headers, tokens: whatever is looked up by them is bounded, and none of it is large."""
-    await talk.post("/api/v1/namespaces", {"metadata": {"name": "warm"}})
-    stranger = Talk(talk.api, talk.clock, "")
+    await session.post("/api/v1/namespaces", {"metadata": {"name": "warm"}})
+    stranger = ApiSession(session.api, session.clock, "")
     for number in range(100):
         await _ask_at_length(stranger, f"w{number:06}")
     tracemalloc.start()
@@ -24,8 +24,8 @@ async def test_unauthenticated_input_is_not_cached(talk: Talk) -> None:
     assert kept < 2**20
 
 
-async def test_recorded_failures_are_bounded(talk: Talk) -> None:
-    core = talk.api.core
+async def test_recorded_failures_are_bounded(session: ApiSession) -> None:
+    core = session.api.core
     for number in range(3 * FAILURES_MAX):
         core.record_failure(ValueError(f"{number} " + "x" * 100_000), "/long" * 10_000)
     kept = list(core.failures)
@@ -34,7 +34,7 @@ async def test_recorded_failures_are_bounded(talk: Talk) -> None:
     assert max(map(len, kept)) <= FAILURE_CHARS_MAX
 
 
-async def _ask_at_length(stranger: Talk, word: str) -> None:
+async def _ask_at_length(stranger: ApiSession, word: str) -> None:
     long = word * 3000
     for path in (f"/{long}", f"/apis/{long}/v1/things/x", f"/api/v1/namespaces/{long}/pods", f"/{word}"):
         assert (await stranger.get(path)).code == 403

@@ -1,8 +1,8 @@
 """A raw HTTPS client for one case on one server: every request leaves an observation, polls leave only their last.
 
-A case gets a `Talk`. `talk.post(path, body, want=201)` sends, asserts the code and records what came back. Paths may
-start with `~`, which stands for the case's own namespace (`~pods` is a core path, `~apps/v1/deployments` one of a group);
-the namespace is made when it is first used. `talk.note` records any other value.
+A case gets an `ApiSession`. `session.post(path, body, want=201)` sends, asserts the code and records what came back.
+Paths may start with `~`, which stands for the case's own namespace (`~pods` is a core path, `~apps/v1/deployments` one
+of a group); the namespace is made when it is first used. `session.note` records any other value.
 """
 
 import contextlib
@@ -96,7 +96,9 @@ class Server:
                 pass
 
 
-class Talk:
+class ApiSession:
+    """The requests of one case to one server, and what they observed."""
+
     def __init__(self, server: Server, client: httpx.Client, case: str) -> None:
         self.server, self.client, self.case = server, client, case
         self.seen: list[dict[str, Any]] = []
@@ -241,8 +243,8 @@ class Talk:
 class Stream:
     """The events of one watch. An event that does not come in time is an error."""
 
-    def __init__(self, talk: Talk, did: str, response: httpx.Response) -> None:
-        self.talk, self.did, self.code = talk, did, response.status_code
+    def __init__(self, session: ApiSession, did: str, response: httpx.Response) -> None:
+        self.session, self.did, self.code = session, did, response.status_code
         self._lines = response.iter_lines()
 
     def event(self) -> dict[str, Any] | None:
@@ -257,7 +259,7 @@ class Stream:
             assert event is not None, f"{self.did}: ended after {found}"
             if event["type"] != "BOOKMARK" or bookmarks:
                 found.append(event)
-        self.talk.seen.append({"did": self.did, "events": normal(found)})
+        self.session.seen.append({"did": self.did, "events": normal(found)})
         return found
 
     def rest(self) -> list[dict[str, Any]]:
@@ -265,7 +267,7 @@ class Stream:
         found = []
         while (event := self.event()) is not None:
             found.append(event)
-        self.talk.seen.append({"did": self.did, "events until the end": normal(found)})
+        self.session.seen.append({"did": self.did, "events until the end": normal(found)})
         return found
 
 

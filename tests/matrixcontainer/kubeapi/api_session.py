@@ -1,4 +1,4 @@
-"""Talks to the embedded Kubernetes API over ASGI, in the words of its tests."""
+"""A session with the embedded Kubernetes API over ASGI, for its tests."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Answer:
         return {c["field"]: c["message"] for c in self.body.get("details", {}).get("causes", [])}
 
 
-class Talk:
+class ApiSession:
     def __init__(self, api: KubeApi, clock: ManualClock, token: str = "admin") -> None:
         self.api, self.clock, self.token = api, clock, token
         self.headers: list[tuple[bytes, bytes]] = []
 
-    def acting_as(self, user: str, *groups: str, **more: str) -> Talk:
+    def acting_as(self, user: str, *groups: str, **more: str) -> ApiSession:
         """The same token, impersonating somebody; `more` are further headers with _ for -."""
-        found = Talk(self.api, self.clock, self.token)
+        found = ApiSession(self.api, self.clock, self.token)
         reported = [("impersonate-user", user), *(("impersonate-group", group) for group in groups)]
         reported += [(key.replace("_", "-"), value) for key, value in more.items()]
         found.headers = [(name.encode(), value.encode()) for name, value in reported if value]
@@ -211,7 +211,7 @@ class Stream:
 
 
 @asynccontextmanager
-async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[Talk]:
+async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[ApiSession]:
     """A running API over an empty store, or over what the URL holds."""
     clock = ManualClock()
     database = open_database(url)
@@ -221,7 +221,7 @@ async def a_server(url: str = "sqlite://", seed: int = 1) -> AsyncIterator[Talk]
     )
     await api.start()
     try:
-        yield Talk(api, clock)
+        yield ApiSession(api, clock)
     finally:
         await api.stop()
         api.store.close()
