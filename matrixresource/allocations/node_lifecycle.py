@@ -59,8 +59,8 @@ class NodeLifecycle:
         self._clock = clock
 
     def execute_verb(self, name: NodeName, verb: str, request: NodeVerbRequest, *, by: str) -> NodeView:
-        """Carry out one of `NODE_STATES.verbs`. Raises Conflict with the verbs that are allowed in the node's state, or
-        with the allocations that would lose the node."""
+        """Carry out one of `NODE_STATES.verbs`. Raises Conflict with the verbs that are allowed in the node's state,
+        with the allocations that would lose the node, or with the firmware that is being written."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
             if (verb == "update") != (request.firmware is not None):
@@ -68,6 +68,12 @@ class NodeLifecycle:
             if self._is_requested(node, verb, request.firmware):
                 return node.view()
             NODE_STATES.asked(verb, node.state)
+            if verb == "update" and node.task == "update":
+                raise Conflict(
+                    f"firmware {node.wanted_firmware} is being written to {node.name}; ask for {request.firmware} "
+                    "once that has ended",
+                    field="firmware",
+                )
             holders = self._holders(session, node)
             lost = self._check_holders(node, verb, holders, request.force)
             desired, task = DESIRED_BY_VERB[verb]

@@ -153,6 +153,8 @@ class NodeReportProcessor:
     ) -> ReportAnswer:
         """Process a report that may contain something new."""
         before, was_ready = _fault_summary(node), node.ready
+        if node.agent == "Lost" and node.status is not None:
+            record_node_event(batch.session, node.name, "AgentConnected", "its agent reports again", now)
         _write_changed(
             node,
             agent="Connected",
@@ -265,6 +267,8 @@ class NodeReportProcessor:
                     node.agent = agent
                     node.heard_at = self._leases.heard_at(node.name)
                     if agent == "Lost":
+                        if node.status is not None:
+                            record_node_event(session, node.name, "AgentLost", _silence(node, now), now, warning=True)
                         node.lost_at = now
                         node.power, node.health = "Unknown", unreported_health(node.health)
                     node.read_state()
@@ -279,6 +283,11 @@ class NodeReportProcessor:
         self._allocator.reconcile(session, changes.allocations | parts)
         if any(node.holder is None for node in changes.nodes):
             self._nudge()
+
+
+def _silence(node: NodeRow, now: float) -> str:
+    """How long its agent has been silent, for everybody: without the name of its holder."""
+    return "its agent has not reported" + (f" for {now - node.heard_at:.0f} s" if node.heard_at is not None else "")
 
 
 def _write_faults(node: NodeRow, faults: list[FaultView]) -> None:

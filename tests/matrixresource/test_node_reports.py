@@ -6,6 +6,7 @@ import asyncio
 from random import Random
 
 import pytest
+from sqlalchemy import select
 
 from matrixresource.agent.agent import ResourceAgent, node_stages
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
@@ -13,6 +14,7 @@ from matrixresource.contract.agents import DesiredPartition, NodeReport
 from matrixresource.nodes.expected_inventory import build_inventory, mismatches, part_names
 from matrixresource.store.agent_leases import LeaseRow
 from matrixresource.store.allocation_tables import AssignmentRow
+from matrixresource.store.node_events import NodeEventRow
 from matrixresource.topology.loading import load_spec
 from tests.clocks import LoopClock
 from tests.matrixresource.reporting import NODE, ReportingService
@@ -56,6 +58,26 @@ def test_reports_without_news_are_written_down_once_in_half_a_lease(tmp_path):
         service.report(after_s=after_s, stage=stage)
         seen.append(written())
     assert seen == [1, 1, 1, 4, 4, 6, 6]
+
+
+async def test_silence_and_return_of_an_agent_are_events_of_its_node(tmp_path):
+    service = ReportingService(tmp_path)
+    service.report()
+
+    def events() -> list[tuple[str, str, str]]:
+        with service.store.reading() as session:
+            rows = session.scalars(select(NodeEventRow).order_by(NodeEventRow.at, NodeEventRow.name))
+            return [(row.about, row.reason, row.message) for row in rows]
+
+    service.clock.at += 61
+    await service.reports.watch_leases()
+    await service.reports.watch_leases()
+    lost = (NODE, "AgentLost", "its agent has not reported for 61 s")
+    assert events() == [lost], "nodes that never reported are not lost"
+    service.report()
+    service.report(after_s=1)
+    assert (NODE, "AgentConnected", "its agent reports again") in events()
+    assert len(events()) == 2
 
 
 def test_outdated_agent_receives_the_newest_spec(tmp_path):

@@ -44,6 +44,7 @@ async def test_firmware_is_updated_in_service(tmp_path):
         assert (asked["state"], asked["task"]) == ("Servicing", "update")
         await stack.restart("agents")
         assert (await ask(stack, "update", firmware=NEW))["generation"] == asked["generation"], "it is under way"
+        assert f"{NEW} is being written" in (await ask(stack, "update", 409, firmware="emulated-3"))["detail"]
         await until(stack, "it is written", firmware=NEW, task=None)
         await ask(stack, "recover")
         await until(stack, "its check has passed", state="Available")
