@@ -194,6 +194,8 @@ class KindRoutes:
 
         def declare(action: Action) -> Action:
             change = DeclaredChange.of(self._kind, verb, action, row)
+            if self._mutations is not None and inspect.iscoroutinefunction(action):
+                assert "validate_only" in change.takes, f"{action.__qualname__} would commit what is only validated"
 
             async def handle(
                 *,

@@ -5,12 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 
 from services.matrixctl.commands.help.examples import EXAMPLES
+from services.matrixctl.commands.options import FiguresFormat
 from services.matrixctl.main import app
 from services.matrixctl.output.screen import OutputFormat
 from tests.services.matrixctl.inprocess import run_matrixctl
@@ -22,8 +23,9 @@ READING = {
     *("get", "describe", "events", "operations", "stuck", "status", "plan", "what-if", "explain", "fault list"),
     *("fault kinds", "token list", "traffic list", "top capacity", "top links", "top slices", "top fabric"),
     *("maintenance list", "maintenance show", "defrag get", "scenario list", "scenario runs", "scenario show"),
-    *("topology path", "topology neighbours", "topology cut", "topology bisection", "sweep", "experiment sweep"),
+    *("topology path", "topology neighbours", "topology cut", "topology bisection"),
 }
+FIGURES = {"experiment run", "sweep", "experiment sweep", "experiment validate", "experiment operators"}
 
 
 def commands(command: Any = ROOT, path: str = "") -> Iterator[tuple[str, Any]]:
@@ -104,6 +106,14 @@ def test_what_lists_or_shows_has_one_style_of_output(path: str) -> None:
     assert output.opts == ["--output", "-o"]
     assert output.type_descriptor.annotation is OutputFormat
     assert [form.value for form in OutputFormat] == ["table", "wide", "json", "yaml", "name"]
+
+
+@pytest.mark.parametrize("path", sorted(FIGURES))
+def test_figures_have_the_same_output_but_for_names(path: str) -> None:
+    output = next(each for each in ALL[path].params if "--output" in each.opts)
+    assert output.opts == ["--output", "-o"]
+    assert output.type_descriptor.annotation is FiguresFormat
+    assert [*get_args(FiguresFormat)] == [form.value for form in OutputFormat if form is not OutputFormat.NAME]
 
 
 def test_names_alone_are_printed_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,7 @@ NO_REASONS = {
     "states without a machine": "Admitted Clearing Closed Open Current Superseded Cut Flowing Offered Inactive Installed "
     "PendingAcceptance Restored Seen Unprotected Wanted Decoding Finished Prefilling Transferring Unavailable Up Down "
     "Healthy SubHealthy Lost Connected Rerouting Withdrawing Withdrawn Granted Protected Loading Serving Idle",
-    "conditions": "RoutesProgrammed LinksUp NPUHealthy",
+    "conditions": "Established RoutesProgrammed LinksUp NPUHealthy",
     "fault levels": "FreeRestart ManuallySeparate NotHandle Restart RestartBusiness RestartRequest Separate SubHealth "
     "PreSeparate SeparateNPU",
     "axes and columns": "Output P50 P90 P99 Requests",
