@@ -106,18 +106,20 @@ def _preparation_note(rows: Iterable[NodeRow]) -> str:
     """How many nodes will be Available by themselves, as the end of a sentence."""
     wanted = (row for row in rows if row.desired_state in (None, AVAILABLE) and row.fault() is None)
     found = Counter(row.state for row in wanted if row.state in PREPARATION_STATES)
-    if not (total := sum(found.values())):
+    if not found:
         return ""
     states = ", ".join(f"{count} {state}" for state, count in found.most_common())
-    return f"; {pluralized(total, 'node')} {'is' if total == 1 else 'are'} being prepared for use ({states})"
+    return f"; {_nodes_are(found.total())} being prepared for use ({states})"
 
 
 def _maintenance_note(rows: Iterable[NodeRow]) -> str:
     """How many nodes are out for which maintenance, as the end of a sentence."""
     found = Counter(why for row in rows if (why := describe_obstacle(row)) and why.startswith("maintenance "))
-    return "".join(
-        f"; {count} {'node is' if count == 1 else 'nodes are'} in {why}" for why, count in sorted(found.items())
-    )
+    return "".join(f"; {_nodes_are(count)} in {why}" for why, count in sorted(found.items()))
+
+
+def _nodes_are(count: int) -> str:
+    return f"{pluralized(count, 'node')} {'is' if count == 1 else 'are'}"
 
 
 def describe_request(request: PlacementRequest, node_npus: int) -> str:

@@ -126,7 +126,7 @@ def track_update(
         return
     if old is None and stated is None and not schema.ref:
         owner: Owner = (manager, "Update", new["apiVersion"], subresource)
-        own_paths = created_paths(without_ownership(new), schema)
+        own_paths = created_paths(new, schema)
         write_managers(new, {owner: ManagedFields(own_paths, "" if subresource == "scale" else now)})
         return
     managers = read_managers({"metadata": {"managedFields": stated}} if stated is not None else old or {"metadata": {}})
